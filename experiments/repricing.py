@@ -76,10 +76,10 @@ def reprice(made: Made, regime: Regime) -> Spent:
     basis = _kept_warm(regime.basis, made.run)
     rounds = counted(made, regime)
     seconds = [serverless_round_s(each, basis) for each in rounds]
-    usd = [_usd(each, basis) for each in rounds]
+    usd = [round_usd(each, basis) for each in rounds]
     looks = [_look(made, each, regime) for each in made.run.rounds]
     look_s = [serverless_round_s(each, basis) if each.requests else 0.0 for each in looks]
-    look_usd = [_usd(each, basis) if each.requests else 0.0 for each in looks]
+    look_usd = [round_usd(each, basis) if each.requests else 0.0 for each in looks]
     started_usd = regime.start_s * regime.basis.learner_usd_per_s
     return Spent(
         _until(seconds, [*look_s, 0.0], start=regime.start_s),
@@ -163,7 +163,8 @@ def _kept_warm(basis: CostBasis, run: JobOutcome) -> CostBasis:
     return basis if basis.provisioned else replace(basis, pinged=most)
 
 
-def _usd(each: MeasuredRound, basis: CostBasis) -> float:
+def round_usd(each: MeasuredRound, basis: CostBasis) -> float:
+    """Return what a round costs: its time, and its executions."""
     held_s = serverless_round_s(each, basis)
     items = (*held_items(held_s, basis), *execution_items(each, basis))
     return sum(item.amount_usd for item in items)

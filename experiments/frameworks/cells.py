@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -66,7 +66,8 @@ class FrameworkEvaluation(Message):
     cpu_s: NonNegativeFloat
     """Of the framework's process: its updates, and its own sampler if that is used."""
     cost_usd: NonNegativeFloat
-    """Of Nitro's job, as projected to AWS."""
+    """Of Nitro's job, as its ledger says: by the clock of a machine that others use, evaluations
+    included. Summaries go by `experiments.frameworks.pricing` instead."""
 
     @property
     def mean_return(self) -> float:
@@ -90,15 +91,10 @@ class FrameworkOutcome(Outcome):
         taken = [e.env_steps for e in self.evaluations]
         return float(np.interp(steps, taken, [e.mean_return for e in self.evaluations]))
 
-    def return_at_usd(self, usd: float, *, usd_per_cpu_s: float) -> float:
+    def return_at_usd(self, usd: float, price: Callable[[FrameworkEvaluation], float]) -> float:
         """Return the mean return after so much money, likewise."""
-        spent = [usd_of(e, usd_per_cpu_s=usd_per_cpu_s) for e in self.evaluations]
+        spent = [price(e) for e in self.evaluations]
         return float(np.interp(usd, spent, [e.mean_return for e in self.evaluations]))
-
-
-def usd_of(reached: FrameworkEvaluation, *, usd_per_cpu_s: float) -> float:
-    """Return what a run has cost: Nitro's job, and the framework's processor time at a price."""
-    return reached.cost_usd + usd_per_cpu_s * reached.cpu_s
 
 
 def interpreter(framework: Framework) -> Path:

@@ -1,6 +1,7 @@
 """A framework's own sampler beside Nitro's actors: the grid, and what its outcomes say."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,16 +12,16 @@ from experiments.frameworks.cells import (
     FrameworkTask,
     Sampler,
     make,
-    usd_of,
 )
+from experiments.frameworks.pricing import Price, prices
 from experiments.grid import Grid, Scale
-from experiments.reporting.findings import Claim, Findings, Panel, Series, Table
+from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.reporting.statistics import FEWEST_RUNS, Interval, interval
-from nitro.planning.prices import cost_basis
-from shared.deployment.config import NitroConfig
 
 CONDITIONS: dict[Sampler, str] = {"own": "its own sampler", "nitro": "Nitro's actors"}
-_ACTORS = 8
+_ACTORS = (8, 2)
+"""Of a full run, and of a quick one."""
+_QUICK_FRAGMENT = 64
 _UPDATES_BETWEEN_EVALUATIONS = 14
 _EPISODES = 10
 _POINTS = 11
@@ -56,7 +57,7 @@ def framework_experiment(
         fragment: Steps of each of 8 environments between two updates.
         starts: What episodes do, in both conditions.
     """
-    update = _ACTORS * fragment  # steps
+    update = _ACTORS[0] * fragment  # steps
 
     def plan(scale: Scale, _done: Done) -> Grid:
         grid = Grid()
@@ -68,8 +69,8 @@ def framework_experiment(
                     seed=seed,
                     sampler=sampler,
                     steps=scale.of(updates * update, 512),
-                    num_actors=scale.of(_ACTORS, 2),
-                    fragment=scale.of(fragment, 64),
+                    num_actors=scale.of(*_ACTORS),
+                    fragment=scale.of(fragment, _QUICK_FRAGMENT),
                     evaluate_every_steps=scale.of(_UPDATES_BETWEEN_EVALUATIONS * update, 256),
                     episodes=scale.of(_EPISODES, 2),
                     minibatch=minibatch,
@@ -83,7 +84,12 @@ def framework_experiment(
         title=title,
         paper=paper,
         plan=plan,
-        find=lambda _scale, done: findings(done, starts=starts),
+        find=lambda scale, done: findings(
+            done,
+            starts=starts,
+            num_actors=scale.of(*_ACTORS),
+            fragment=scale.of(fragment, _QUICK_FRAGMENT),
+        ),
         seeds=3,
         task=FrameworkTask,
         outcome=FrameworkOutcome,
@@ -91,9 +97,11 @@ def framework_experiment(
     )
 
 
-def findings(done: Done, *, starts: str) -> Findings:
-    """Return curves over steps and dollars, a table, and whether both samplers learn alike."""
-    usd_per_cpu_s = _usd_per_cpu_s()
+def findings(done: Done, *, starts: str, num_actors: int, fragment: int) -> Findings:
+    """Return curves over steps and dollars, a table, and whether both samplers learn alike.
+
+    Environments whose durations are not calibrated have no dollars.
+    """
     panels: list[Panel] = []
     tables, claims = [], []
     for env_id in dict.fromkeys(key.env_id for key in done):
@@ -102,8 +110,12 @@ def findings(done: Done, *, starts: str) -> Findings:
             for condition in CONDITIONS.values()
             if (made := _runs(done, condition, env_id))
         }
-        panels += [_by_steps(env_id, found), _by_usd(env_id, found, usd_per_cpu_s)]
-        tables.append(_table(env_id, found, usd_per_cpu_s))
+        by_sampler = prices(env_id, num_actors=num_actors, fragment=fragment) or {}
+        priced = {CONDITIONS[sampler]: price for sampler, price in by_sampler.items()}
+        panels.append(_by_steps(env_id, found))
+        if priced:
+            panels.append(_by_usd(env_id, found, priced))
+        tables.append(_table(env_id, found, priced))
         if len(found) == len(CONDITIONS):
             claims.append(_claim(env_id, found))
     return Findings(
@@ -112,15 +124,12 @@ def findings(done: Done, *, starts: str) -> Findings:
         claims=tuple(claims),
         notes=(
             f"Both have the same hyper-parameters, evaluations and rule for episodes: {starts}.",
-            "Dollars: Nitro's job as projected to AWS, and the processor time of the framework's "
-            "process at the price of a core of a server (c7i). A server is taken to be used fully.",
+            "Dollars: the processor time of the framework's process at the price of a core of a "
+            "server (c7i), and Nitro's job as projected to AWS. A server is taken to be used "
+            "fully. Nitro's job follows from counts: its rounds and steps times durations that "
+            "were calibrated on one core, the framework's processor time between them.",
         ),
     )
-
-
-def _usd_per_cpu_s() -> float:
-    """Return the price of a second of one core of a server."""
-    return cost_basis(NitroConfig()).prices.server_usd_per_s("c7i.xlarge") / 4
 
 
 def _runs(done: Done, condition: str, env_id: str) -> list[FrameworkOutcome]:
@@ -154,14 +163,16 @@ def _by_steps(env_id: str, found: dict[str, list[FrameworkOutcome]]) -> Panel:
     )
 
 
-def _by_usd(env_id: str, found: dict[str, list[FrameworkOutcome]], usd_per_cpu_s: float) -> Panel:
-    def at(run: FrameworkOutcome, usd: float) -> float:
-        return run.return_at_usd(usd, usd_per_cpu_s=usd_per_cpu_s)
-
+def _by_usd(
+    env_id: str, found: dict[str, list[FrameworkOutcome]], priced: Mapping[str, Price]
+) -> Panel:
     series = []
     for condition, made in found.items():
-        most = min(usd_of(run.last, usd_per_cpu_s=usd_per_cpu_s) for run in made)
-        series.append(_curve(condition, np.linspace(0.0, most, _POINTS).tolist(), made, at))
+        price = priced[condition]
+        grid = np.linspace(0.0, min(price(run.last) for run in made), _POINTS).tolist()
+        series.append(
+            _curve(condition, grid, made, partial(FrameworkOutcome.return_at_usd, price=price))
+        )
     return Panel(
         title=env_id,
         x_label="projected cost (USD)",
@@ -170,32 +181,26 @@ def _by_usd(env_id: str, found: dict[str, list[FrameworkOutcome]], usd_per_cpu_s
     )
 
 
-def _table(env_id: str, found: dict[str, list[FrameworkOutcome]], usd_per_cpu_s: float) -> Table:
-    every = [run for made in found.values() for run in made]
-    steps = min((run.last.env_steps for run in every), default=0)
-    usd = min((usd_of(run.last, usd_per_cpu_s=usd_per_cpu_s) for run in every), default=0.0)
-    rows = []
-    for condition, made in found.items():
-        at_usd = [run.return_at_usd(usd, usd_per_cpu_s=usd_per_cpu_s) for run in made]
-        rows.append(
-            (
-                condition,
-                len(made),
-                str(interval([run.return_after(steps) for run in made])),
-                str(interval(at_usd)),
-                str(interval([usd_of(run.last, usd_per_cpu_s=usd_per_cpu_s) for run in made])),
-                str(interval([run.last.cpu_s for run in made])),
-            )
-        )
-    columns = (
-        "sampler",
-        "runs",
-        f"return after {steps:,} steps",
-        f"return at ${usd:.4f}",
-        "cost (USD)",
-        "framework's processor time (s)",
-    )
-    return Table(title=env_id, columns=columns, rows=tuple(rows))
+def _table(
+    env_id: str, found: dict[str, list[FrameworkOutcome]], priced: Mapping[str, Price]
+) -> Table:
+    steps = min((run.last.env_steps for made in found.values() for run in made), default=0)
+    columns = ["sampler", "runs", f"return after {steps:,} steps"]
+    rows: dict[str, list[Value]] = {
+        condition: [condition, len(made), str(interval([r.return_after(steps) for r in made]))]
+        for condition, made in found.items()
+    }
+    if priced:
+        spent = {name: [priced[name](r.last) for r in made] for name, made in found.items()}
+        usd = min(min(each) for each in spent.values())
+        columns += [f"return at ${usd:.4f}", "cost (USD)"]
+        for name, made in found.items():
+            at_usd = interval([run.return_at_usd(usd, priced[name]) for run in made])
+            rows[name] += [str(at_usd), str(interval(spent[name]))]
+    columns.append("framework's processor time (s)")
+    for name, made in found.items():
+        rows[name].append(str(interval([run.last.cpu_s for run in made])))
+    return Table(title=env_id, columns=tuple(columns), rows=tuple(map(tuple, rows.values())))
 
 
 def _claim(env_id: str, found: dict[str, list[FrameworkOutcome]]) -> Claim:

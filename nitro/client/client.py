@@ -38,7 +38,7 @@ from shared.contracts.rounds import RoundPage, RoundRecord
 from shared.contracts.scaling_spec import Policy
 from shared.contracts.views.files import ArtifactLink
 from shared.contracts.views.jobs import JobList, JobSummary
-from shared.service.tokens import TOKEN_HEADER
+from shared.service.tokens import token_headers
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 """What an idempotency key can look like."""
@@ -78,15 +78,10 @@ class NitroClient(Looking):
         Raises:
             CommandError: Requests cannot be signed.
         """
-        headers = {}
-        if token is not None and sign_for is not None:
-            headers = {TOKEN_HEADER: token}
-        elif token is not None:
-            headers = {"Authorization": f"Bearer {token}"}
         self._url = api_url.rstrip("/")
         self._http = httpx.Client(
             base_url=self._url,
-            headers=headers,
+            headers=token_headers(token, signed=sign_for is not None),
             auth=None if sign_for is None else AwsSignature(sign_for),
             timeout=timeout_s,
             transport=transport or httpx.HTTPTransport(retries=_RETRY_SAFE),

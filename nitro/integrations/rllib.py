@@ -52,8 +52,9 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
     """An environment runner whose samples come from an `ActorPool`.
 
     Settings of the pool are keyword arguments of `nitro.ActorPool`, in the algorithm's
-    `env_config["nitro"]`. With `measure_curvature: False` among them, nothing is measured for the
-    scaling policies `nitro`, `marginal` and `kungfu`; it takes some milliseconds a round.
+    `env_config["nitro"]`; `actors` is `num_envs_per_env_runner` by default. With
+    `measure_curvature: False` among them, nothing is measured for the scaling policies `nitro`,
+    `marginal` and `kungfu`; it takes some milliseconds a round.
 
     A fragment is RLlib's `rollout_fragment_length`; where that is `auto`, the fewest actors of a
     round bring one training batch. An evaluation runner is RLlib's own.
@@ -180,10 +181,11 @@ def pool_settings(config: Any) -> dict[str, Any]:
     settings = dict(config.env_config.get(SETTINGS_KEY, {}))
     if "fragment" in settings:
         raise CommandError("nitro.fragment: is RLlib's rollout_fragment_length; set that")
-    fewest = min(_range(settings.get("actors", config.num_envs_per_env_runner)))
+    # Said to the pool, whose own default is another.
+    actors = settings.setdefault("actors", config.num_envs_per_env_runner)
     fragment = config.rollout_fragment_length
     if fragment == "auto":
-        fragment = max(1, config.total_train_batch_size // fewest)
+        fragment = max(1, config.total_train_batch_size // min(_range(actors)))
     own = _own(config.env_config)
     return {**settings, "fragment": fragment, **({"env_kwargs": own} if own else {})}
 

@@ -26,6 +26,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
 from nitro.errors import CommandError
@@ -83,8 +84,14 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
                     f"n_steps: is the pool's fragment ({pool.fragment}), got {settings['n_steps']}"
                 )
         if normalize_observations:
-            extractor = {"features_extractor_class": NormalisedObservations}
-            settings["policy_kwargs"] = {**(settings.get("policy_kwargs") or {}), **extractor}
+            theirs = settings.get("policy_kwargs") or {}
+            if "features_extractor_class" in theirs:
+                raise CommandError(
+                    "normalize_observations: takes the place of policy_kwargs' "
+                    "features_extractor_class; leave one of them out"
+                )
+            ours = {"features_extractor_class": NormalisedObservations}
+            settings["policy_kwargs"] = {**theirs, **ours}
         super().__init__(policy, env, **settings)
 
     @classmethod
@@ -141,9 +148,9 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         super().train()
         if self.measure_curvature and self.pool is not None and self._round is not None:
             self.pool.report(curvature=measure_curvature(self._policy(), *self._round))
-        extractor = self.policy.features_extractor
-        if isinstance(extractor, NormalisedObservations):
-            extractor.learn(self.rollout_buffer.observations)
+        for module in self.policy.modules():  # the values may have an extractor of their own
+            if isinstance(module, NormalisedObservations):
+                module.learn(self.rollout_buffer.observations)
 
     def _policy(self) -> Policy:
         """Return the policy as actors run it."""
@@ -259,4 +266,10 @@ def _require_supported(model: NitroPPO) -> None:
         )
     if not isinstance(space, spaces.Box) or len(space.shape) != 1:
         raise CommandError(f"observations: must be vectors of numbers, got {space}")
+    extractor = type(model.policy.features_extractor)
+    if extractor not in (FlattenExtractor, NormalisedObservations):
+        raise CommandError(
+            f"features_extractor_class: actors would not run {extractor.__name__}; put its layers "
+            "into net_arch"
+        )
     policy_of(model.policy, "sb3")

@@ -31,7 +31,7 @@ from nitro.pool.open_pool import OpenPool
 from nitro.pool.policy import Policy
 from nitro.pool.policy_maps import Module, PolicyMap, named_map, policy_of
 from nitro.pool.round import Round
-from nitro.pool.stopping import PoolStopped, as_errors
+from nitro.pool.stopping import as_errors
 from nitro.python.makers import Maker, maker_name
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.jobs import StopReason
@@ -44,7 +44,7 @@ class ActorPool:
 
     Entering it opens a job whose learner is the program itself (`learner: external`). Leaving it
     ends the job. A program that is killed loses the job after a minute, and nothing stays on.
-    Uncaught `PoolStopped` ends the block and goes no further.
+    The pool's own `PoolStopped`, uncaught, ends the block and goes no further.
 
     Args:
         env: Name of a registered environment. On this machine it may also be a function or class
@@ -153,7 +153,7 @@ class ActorPool:
     ) -> bool:
         with self._leaving:
             self._open.finish(error)
-        return isinstance(error, PoolStopped)
+        return self._open.stopped_by(error) is not None
 
     # --- what it is -------------------------------------------------------------------------
 

@@ -16,9 +16,11 @@ from pathlib import Path
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsConfigDict
 
+from nitro.client.aws_signature import AwsSignature
 from nitro.client.client import NitroClient
 from nitro.client.connection import signed_for
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.pool.stopping import as_errors
 from nitro.settings import api_address, api_token, read_settings
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
@@ -87,9 +89,10 @@ def connected(
         )
         job = client.admitted(client.submit(spec))
         scaler, heartbeats = (leaving.enter_context(_scaler(address)) for _ in range(2))
-        lease = scaler.lease(
-            f"pool-{secrets.token_hex(6)}", wait_s=_LEASE_WAIT_S, job_id=job.job_id
-        )
+        with as_errors():
+            lease = scaler.lease(
+                f"pool-{secrets.token_hex(6)}", wait_s=_LEASE_WAIT_S, job_id=job.job_id
+            )
         if lease is None:
             raise CommandError(f"{job.job_id}: somebody else has the job", exit_code=EXIT_FAILED)
         held = leaving.enter_context(HeldLease(lease, heartbeats, threading.Event()))
@@ -98,7 +101,8 @@ def connected(
 
 
 def _scaler(address: _Address) -> ScalerClient:
-    return ScalerClient(address.url, address.token, patience_s=_PATIENCE_S)
+    signature = None if address.sign_for is None else AwsSignature(address.sign_for)
+    return ScalerClient(address.url, address.token, patience_s=_PATIENCE_S, signature=signature)
 
 
 def _cache(lease: Lease) -> TrajectoryCache:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from nitro.pool.batch import Batch, batch_of
 from nitro.pool.policy import Policy
 from nitro.pool.round_calls import RoundCalls
-from nitro.pool.stopping import PoolStopped
 from services.learner.record.checkpoint import OpenRound
 from services.learner.rounds.lost_round import environment_failed, round_lost
 from services.learner.rounds.window import OpenedRound, RoundWindow
@@ -92,8 +91,7 @@ class OverlappingFragments:
         """Yield what arrives, of whichever round, until the oldest is over."""
         calls, oldest = self._calls, self._window.oldest
         while not (oldest.over or calls.lease.stop is not None):
-            if calls.lease.must_leave:
-                raise PoolStopped("client_gone", "the lease was lost while rounds were open")
+            calls.require_held()
             if oldest.collector.doomed:
                 raise environment_failed(oldest.collector)
             started = time.perf_counter()

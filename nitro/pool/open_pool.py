@@ -1,5 +1,6 @@
 """A pool whose block was entered: its job, what makes its rounds, and how the job ends."""
 
+from contextlib import suppress
 from typing import Any
 
 from nitro.errors import CommandError
@@ -7,8 +8,8 @@ from nitro.pool.connection import Connection
 from nitro.pool.fragments import OverlappingFragments
 from nitro.pool.round_calls import RoundCalls
 from nitro.pool.rounds import SyncRounds
-from nitro.pool.stopping import PoolStopped
-from services.learner.scaler.client import ScalerError
+from nitro.pool.stopping import PoolStopped, as_errors
+from services.learner.scaler.client import LeaseLostError
 from shared.contracts.jobs import JobStatus, StopReason
 from shared.contracts.leases import FinishRequest
 
@@ -26,7 +27,9 @@ class OpenPool:
         self.fragments = OverlappingFragments(self.calls)
         self.is_complete = False
         """Whether the program made all rounds that it wanted."""
-        self._final_usd: float | None = None
+        self._is_over = False
+        self._known_usd = 0.0
+        """What the job was billed when that was last asked."""
 
     @property
     def job_id(self) -> str:
@@ -35,10 +38,15 @@ class OpenPool:
 
     @property
     def cost_usd(self) -> float:
-        """What the job was billed so far; after its end, in all."""
-        if self._final_usd is not None:
-            return self._final_usd
-        return self._to.client.cost(self.job_id).settled_usd
+        """What the job was billed so far; after its end, in all, or as far as it was heard of."""
+        if not self._is_over:
+            self._known_usd = self._to.client.cost(self.job_id).settled_usd
+        return max(self._known_usd, self.calls.spent_usd)
+
+    def stopped_by(self, error: BaseException | None) -> PoolStopped | None:
+        """Return the error if it says that this pool's rounds are over, and not another's."""
+        is_own = isinstance(error, PoolStopped) and error.job_id == self.job_id
+        return error if is_own else None
 
     def finish(self, error: BaseException | None) -> None:
         """Tell the scaler that the job has ended, and why.
@@ -49,11 +57,22 @@ class OpenPool:
         Raises:
             CommandError: The scaler cannot be told, and nothing else went wrong.
         """
-        if isinstance(error, PoolStopped):
-            self.calls.stop, error = error.reason, None
-        self._final_usd = 0.0
-        if self._to.lease.lost:
-            return  # the scaler has ended the job, or will
+        stopped = self.stopped_by(error)
+        if stopped is not None:
+            self.calls.stop, error = stopped.reason, None
+        try:
+            if not self._to.lease.lost:  # then the scaler has ended the job, or will
+                self._tell_end(error)
+        except CommandError:
+            # The lease runs out by itself, and the scaler ends the job.
+            if error is None:
+                raise
+        finally:
+            with suppress(CommandError):
+                self._known_usd = self._to.client.cost(self.job_id).settled_usd
+            self._is_over = True
+
+    def _tell_end(self, error: BaseException | None) -> None:
         status, reason = _outcome(error, self.calls.stop, is_complete=self.is_complete)
         request = FinishRequest(
             lease_id=self._to.lease.lease_id,
@@ -64,19 +83,16 @@ class OpenPool:
             else None,
             final_evaluation=self.calls.final_evaluation,
         )
-        try:
+        with as_errors(), suppress(LeaseLostError):  # it has ended already
             self._to.scaler.finish(self.job_id, request)
-            self._final_usd = self._to.client.cost(self.job_id).settled_usd
-        except (ScalerError, CommandError):
-            # The lease runs out by itself, and the scaler ends the job.
-            if error is None:
-                raise
 
 
 def _outcome(
     error: BaseException | None, stop: StopReason | None, *, is_complete: bool
 ) -> tuple[Any, StopReason]:
-    if error is not None and not isinstance(error, KeyboardInterrupt | GeneratorExit):
+    # Another pool's end is none of this one's errors.
+    quiet = KeyboardInterrupt | GeneratorExit | PoolStopped
+    if error is not None and not isinstance(error, quiet):
         return "failed", "error"
     if stop is None and is_complete and error is None:
         return "succeeded", "max_rounds"

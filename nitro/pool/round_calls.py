@@ -1,13 +1,15 @@
 """What a pool does for any round, whether rounds overlap or not: publish, ask, note, evaluate."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from nitro.errors import CommandError
 from nitro.pool.connection import Connection
 from nitro.pool.stopping import PoolStopped
 from services.learner.rounds.collector import RoundCollector
 from services.learner.rounds.streams import Streams
-from shared.contracts.billing import LedgerLine
+from services.learner.scaler.client import LeaseLostError
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import (
     Curvature,
@@ -34,15 +36,20 @@ class Bills:
 
     def __init__(self) -> None:
         self._usd: dict[int, float] = {}
+        self._newest = 0
 
-    def add(self, lines: Iterable[LedgerLine]) -> None:
-        """Take in final lines of the ledger."""
-        for line in lines:
+    def add(self, plan: RoundPlan) -> None:
+        """Take in the final lines of the ledger that come with a plan.
+
+        With that of a round's further attempt there may be lines of those before it.
+        """
+        self._newest = max(self._newest, plan.round)
+        for line in plan.settled:
             self._usd[line.round] = self._usd.get(line.round, 0.0) + line.amount_usd
 
     def of(self, round_index: int) -> Callable[[], float | None]:
         """Return what tells the bill of a round; None while it is not final."""
-        return lambda: self._usd.get(round_index)
+        return lambda: self._usd.get(round_index) if round_index < self._newest else None
 
 
 class RoundCalls:
@@ -61,7 +68,10 @@ class RoundCalls:
         """Of the policy that the job's last plan was asked for with."""
         self.stop: StopReason | None = None
         """Why the rounds are over; None as long as they go on."""
+        self.spent_usd = 0.0
+        """What the job was billed, as last told with a plan."""
         self._scaler = connection.scaler
+        self._client = connection.client
         self._streams = Streams(envs_per_actor=self.spec.envs_per_actor)
         self._begun_anew = 0
 
@@ -72,15 +82,43 @@ class RoundCalls:
             PoolStopped: The job has ended, or is not held any more.
         """
         if self.stop is not None:
-            raise PoolStopped(self.stop, "the pool's rounds are over")
+            raise self.stopped(self.stop, "the pool's rounds are over")
+        self.require_held()
+
+    def require_held(self) -> None:
+        """Make sure that the job is held.
+
+        Raises:
+            PoolStopped: It is not any more: it has ended, or nothing was heard from here.
+        """
         if self.lease.lost:
-            raise PoolStopped("client_gone", "the lease was lost: nothing was heard from here")
+            raise self._lost("the lease was lost")
+
+    def stopped(self, reason: StopReason, why: str) -> PoolStopped:
+        """Return what ends the pool's block."""
+        return PoolStopped(reason, why, job_id=self.job.job_id)
+
+    def _lost(self, why: str) -> PoolStopped:
+        """Return the same for a job that is not held any more, with what it has ended by."""
+        try:
+            reason = self._client.get(self.job.job_id).stop_reason
+        except CommandError:
+            reason = None
+        return self.stopped(reason or "client_gone", why)
+
+    @contextmanager
+    def _while_held(self) -> Iterator[None]:
+        try:
+            yield
+        except LeaseLostError as error:
+            raise self._lost(str(error)) from error
 
     def preview(self, index: int, version: int, previous: RoundResult | None) -> RoundPlan:
         """Return what a round would be; nothing is launched."""
         self.require_open()
         request = self._request(policy_version=version, previous=previous)
-        return self._scaler.preview_round(self.job.job_id, index, request)
+        with self._while_held():
+            return self._scaler.preview_round(self.job.job_id, index, request)
 
     def publish(self, version: int, payload: bytes) -> None:
         """Put a policy where actors fetch it, also one that was there before: keys expire."""
@@ -103,10 +141,12 @@ class RoundCalls:
             starts = self._streams.starts(index)[:most]
             self.cache.publish_starts(self.job.job_id, index, starts)
         request = self._request(policy_version=version, previous=previous, **more)
-        plan = self._scaler.open_round(self.job.job_id, index, request)
+        with self._while_held():
+            plan = self._scaler.open_round(self.job.job_id, index, request)
+        self.spent_usd = plan.spent_usd
         self._streams.take(index, plan.num_actors)
+        self.bills.add(plan)
         if request.attempt == 0:
-            self.bills.add(plan.settled)
             self.report = Report()
         return plan
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from nitro.pool.batch import Batch, batch_of
 from nitro.pool.policy import Policy
 from nitro.pool.round_calls import RoundCalls
-from nitro.pool.stopping import PoolStopped
 from services.learner.rounds.collector import RoundCollector
 from services.learner.rounds.lost_round import environment_failed, round_lost
 from shared.contracts.jobs import StopReason
@@ -74,7 +73,7 @@ class SyncRounds:
         self._forget_last_round()
         if plan.stop is not None:
             calls.finish(plan)
-            raise PoolStopped(plan.stop, plan.reason)
+            raise calls.stopped(plan.stop, plan.reason)
         planned_at = time.perf_counter()
         collector = calls.collector(plan)
         trajectories = self._collected(collector, payload)
@@ -159,13 +158,14 @@ class SyncRounds:
         again = self._ask(attempt=attempt, missing=missing, missing_evaluations=episodes)
         if again.stop is not None:
             self._calls.finish(again)
-            raise PoolStopped(again.stop, again.reason)
+            raise self._calls.stopped(again.stop, again.reason)
         collector.reopen(again)
 
     def _leave_if_asked(self, collector: RoundCollector) -> None:
         lease = self._calls.lease
         if collector.missing and lease.should_leave:
-            raise PoolStopped(lease.stop or "client_gone", "asked to stop during a round")
+            self._calls.require_held()
+            raise self._calls.stopped(lease.stop or "client_gone", "asked to stop during a round")
 
     def _end_round(self) -> None:
         """Close the round whose batch the user has learned from; without effect if none is."""

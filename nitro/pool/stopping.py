@@ -20,15 +20,17 @@ class PoolStopped(CommandError):  # noqa: N818 - not an error: the rounds are ov
     Attributes:
         reason: Why, as the job has it: `budget`, `target_return`, `max_rounds`, `max_wall`, `user`
             or `client_gone`.
+        job_id: Of the pool whose rounds are over.
     """
 
-    def __init__(self, reason: StopReason, why: str) -> None:
+    def __init__(self, reason: StopReason, why: str, *, job_id: str) -> None:
         super().__init__(f"the pool has stopped ({reason}): {why}")
         self.reason = reason
+        self.job_id = job_id
         self._why = why
 
     def __copy__(self) -> Self:  # RLlib's `train` raises a copy of what it is ended by
-        return type(self)(self.reason, self._why)
+        return type(self)(self.reason, self._why, job_id=self.job_id)
 
 
 @contextmanager

@@ -169,7 +169,7 @@ class Components:
                 starts_learner=settings.ecs_service is not None,
                 longest_job_s=settings.allowed_job_s,
                 reserved=settings.lambda_reserved_concurrency,
-                exhausted_at=self._spending.exhausted_at,
+                spent_at=self._spending.spent_at,
                 client_grace_s=settings.client_grace_s,
             ),
             function=self._function,

@@ -41,6 +41,18 @@ def read_token(
     return _sendable(text, name=name, source=f"{name}_FILE: the token file {path}")
 
 
+def token_headers(token: str | None, *, signed: bool = False) -> dict[str, str]:
+    """Return the headers that open an API.
+
+    Args:
+        token: Its token; None where authentication is off.
+        signed: Whether `Authorization` has an AWS signature.
+    """
+    if token is None:
+        return {}
+    return {TOKEN_HEADER: token} if signed else {"Authorization": f"Bearer {token}"}
+
+
 def _sendable(text: str, *, name: str, source: str) -> str:
     """Return the token if a header can carry it."""
     token = text.strip()

@@ -20,6 +20,7 @@ from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseSta
 from shared.contracts.message import Message
 from shared.contracts.problem import Problem
 from shared.contracts.rounds import RoundPlan, RoundRequest
+from shared.service.tokens import token_headers
 
 _LOG = logging.getLogger(__name__)
 _RETRY_STATUS = frozenset({429, 502, 503, 504})
@@ -40,11 +41,29 @@ class LeaseLostError(ScalerError):
 
 
 class ScalerClient:
-    """Leases, rounds and the end of jobs, over HTTP."""
+    """Leases, rounds and the end of jobs, over HTTP.
 
-    def __init__(self, url: str, token: str | None, *, patience_s: float) -> None:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(30.0))
+    Args:
+        url: Where the scaler is.
+        token: Its token; None where authentication is off.
+        patience_s: How long a scaler that is away is called again.
+        signature: Signs every request, where something before the scaler asks for that.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        *,
+        patience_s: float,
+        signature: httpx.Auth | None = None,
+    ) -> None:
+        self._http = httpx.Client(
+            base_url=url,
+            headers=token_headers(token, signed=signature is not None),
+            auth=signature,
+            timeout=httpx.Timeout(30.0),
+        )
         self._url = url
         self._patience_s = patience_s
         self._closed = threading.Event()

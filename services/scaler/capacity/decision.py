@@ -21,7 +21,8 @@ LIVE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 ALWAYS_UNRESERVED = 100
 """Concurrent executions Lambda wants left to functions without any reservation."""
 GRACE_S = 600.0
-"""Past its time limit or budget a job is told to stop; this much later capacity ends anyway."""
+"""Past its time limit a job is told to stop; this much later capacity ends anyway. Of its budget it
+is told while there is money for its end, so it has no such time beyond that."""
 WARM_BEFORE_LEASE_S = 900.0
 """How long environments are kept warm for a queued job: as long as a learner takes to start. Where
 none is to be had they would wait for days, at no job's expense."""
@@ -39,8 +40,9 @@ class CapacityRule:
     """Longest a job may wait, or run, on capacity it keeps on."""
     reserved: int | None
     """Concurrency reserved for the actor function; None when it shares the account's."""
-    exhausted_at: Callable[[JobRecord], float]
-    """From when on a job has passed its budget, if nothing else happens to it; Unix seconds."""
+    spent_at: Callable[[JobRecord, float], float]
+    """When nothing is left of a job's budget, seen from now, if nothing else happens to it; both
+    Unix seconds."""
     client_grace_s: float = 60.0
     """How long an external job waits for its client."""
 
@@ -52,7 +54,7 @@ def of_kind(jobs: Sequence[JobRecord], kind: LearnerKind) -> list[JobRecord]:
 
 def learners_wanted(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> int:
     """Return how many learners should be on for the jobs of a kind that have not ended: 0 or 1."""
-    return int(rule.starts_learner and any(_counts(record, rule, now) for record in jobs))
+    return int(rule.starts_learner and any(counts(record, rule, now) for record in jobs))
 
 
 def environments_wanted(
@@ -70,7 +72,7 @@ def environments_wanted(
     warm = [
         kept_warm(record)
         for record in jobs
-        if _counts(record, rule, now) and not (learner_late and _waits_long(record, now))
+        if counts(record, rule, now) and not (learner_late and _waits_long(record, now))
     ]
     return min(rule.provisioned, max(warm, default=0))
 
@@ -95,7 +97,7 @@ def environments_allowed(
 
 def allowed_until(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> float | None:
     """Return until when these jobs may keep capacity on at most; None when none may."""
-    ends = [_ends_by(record, rule) for record in jobs if _counts(record, rule, now)]
+    ends = [_ends_by(record, rule, now) for record in jobs if counts(record, rule, now)]
     return max(ends, default=None)
 
 
@@ -104,9 +106,13 @@ def is_held(record: JobRecord, now: float) -> bool:
     return record.lease is not None and record.lease.expires_at > now
 
 
-def overdue(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> list[str]:
-    """Return the ids of jobs that have not ended and had their time."""
-    return [r.job.job_id for r in jobs if r.job.status in LIVE and _ends_by(r, rule) <= now]
+def limits_at(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> dict[str, float]:
+    """Return when each job that has not ended has had its time, or its money.
+
+    Returns:
+        Unix seconds, by the job's id.
+    """
+    return {r.job.job_id: _ends_by(r, rule, now) for r in jobs if r.job.status in LIVE}
 
 
 def clients_gone_at(jobs: Sequence[JobRecord], rule: CapacityRule) -> dict[str, float]:
@@ -127,7 +133,8 @@ def _gone_at(record: JobRecord, rule: CapacityRule) -> float:
     return silent_since + (0.0 if record.job.status == "stopping" else rule.client_grace_s)
 
 
-def _counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
+def counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
+    """Whether capacity may be on for a job."""
     status = record.job.status
     if status not in LIVE:
         return False
@@ -135,7 +142,7 @@ def _counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
     started = rule.starts_learner and record.job.learner != "external"
     if status == "queued" and not started:
         return False
-    return now < _ends_by(record, rule)
+    return now < _ends_by(record, rule, now)
 
 
 def _waits_long(record: JobRecord, now: float) -> bool:
@@ -143,7 +150,7 @@ def _waits_long(record: JobRecord, now: float) -> bool:
     return record.job.status == "queued" and now >= _queued_at(record) + WARM_BEFORE_LEASE_S
 
 
-def _ends_by(record: JobRecord, rule: CapacityRule) -> float:
+def _ends_by(record: JobRecord, rule: CapacityRule, now: float) -> float:
     """Return when a job's time is up, or its money.
 
     Its time counts from its first round, before that from its queueing.
@@ -151,7 +158,7 @@ def _ends_by(record: JobRecord, rule: CapacityRule) -> float:
     begun = record.wall_started_at
     if begun is None:
         begun = _queued_at(record)
-    return min(begun + rule.longest_job_s, rule.exhausted_at(record)) + GRACE_S
+    return min(begun + rule.longest_job_s + GRACE_S, rule.spent_at(record, now))
 
 
 def _queued_at(record: JobRecord) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from services.scaler.capacity.decision import is_held
+from services.scaler.capacity.decision import CapacityRule, counts, is_held
 from services.scaler.capacity.kept_warm import kept_by_pings
 from services.scaler.launching.invoker import ActorInvoker
 from services.scaler.launching.lambda_function import Execution
@@ -29,13 +29,15 @@ from shared.money.costs import ping_s
 _LOG = logging.getLogger(__name__)
 
 
-def environments_to_keep(jobs: Sequence[JobRecord], now: float) -> int:
+def environments_to_keep(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> int:
     """Return how many environments are to be kept: started once, and of use to a job in hand.
 
     Jobs that run side by side share them, as they do provisioned ones.
     """
     kept = [
-        min(record.environments, kept_by_pings(record)) for record in jobs if is_held(record, now)
+        min(record.environments, kept_by_pings(record))
+        for record in jobs
+        if is_held(record, now) and counts(record, rule, now)
     ]
     return max(kept, default=0)
 

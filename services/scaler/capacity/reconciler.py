@@ -13,7 +13,7 @@ Before anything is opened the heartbeat says so: the dead-man switch must not ta
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,8 +26,8 @@ from services.scaler.capacity.decision import (
     environments_wanted,
     is_held,
     learners_wanted,
+    limits_at,
     of_kind,
-    overdue,
 )
 from services.scaler.capacity.heartbeat import Heartbeat, HeartbeatError
 from services.scaler.capacity.keep_alive import KeepAlive, environments_to_keep
@@ -94,7 +94,8 @@ class CapacityReconciler:
         self._asked = 0
         self._ready = 0
         self._ping_in_s = math.inf
-        self._client_gone_in_s = math.inf
+        self._cold_pings: dict[str, int] = {}
+        self._next_end_in_s = math.inf
         self._problems: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="capacity", daemon=True)
 
@@ -134,6 +135,7 @@ class CapacityReconciler:
     def _look(self) -> float:
         """Make one round of all steps; return after how long to look again."""
         problems: dict[str, str] = {}
+        self._next_end_in_s = math.inf
         steps: dict[str, Callable[[Sequence[JobRecord]], str | None]] = {
             "heartbeat": self._beat,
             "provisioned_concurrency": self._warm,
@@ -160,7 +162,7 @@ class CapacityReconciler:
             self.metrics.capacity_degraded.labels(part=name).set(name in problems)
         self._problems = problems
         warming = self._ready < self._asked
-        every_s = min(self.every_s, self._ping_in_s, self._client_gone_in_s)
+        every_s = min(self.every_s, self._ping_in_s, self._next_end_in_s)
         return min(_POLL_S, every_s) if warming else every_s
 
     def _beat(self, jobs: Sequence[JobRecord]) -> None:
@@ -221,11 +223,15 @@ class CapacityReconciler:
 
     def _ping(self, jobs: Sequence[JobRecord]) -> None:
         started = self.keep_alive.take_started()
-        for record in jobs if started else ():
-            # Jobs that run side by side share environments, and pay for all they use.
-            if is_held(record, self.now()):
-                change_job(self.store, record.job.job_id, partial(started_by_pings, num=started))
-        self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.now()))
+        # Jobs that run side by side share environments, and pay for all they use.
+        held = (record.job.job_id for record in jobs if is_held(record, self.now()))
+        self._cold_pings = {job_id: started + self._cold_pings.get(job_id, 0) for job_id in held}
+        for job_id, num in self._cold_pings.items():
+            if num:
+                # Where the store refuses, they are still there at the next look.
+                change_job(self.store, job_id, partial(started_by_pings, num=num))
+                self._cold_pings[job_id] = 0
+        self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.rule, self.now()))
 
     def _staff(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
         wanted = learners_wanted(of_kind(jobs, learner.kind), self.rule, self.now())
@@ -239,7 +245,7 @@ class CapacityReconciler:
         self.metrics.learners.labels(kind=learner.kind).set(wanted)
 
     def _watch(self, jobs: Sequence[JobRecord]) -> str | None:
-        late = overdue(jobs, self.rule, self.now())
+        late = self._past(limits_at(jobs, self.rule, self.now()))
         for job_id in late:
             _LOG.warning("job reached a limit and keeps nothing on", extra={"job": job_id})
             self.expire(job_id, None)
@@ -248,16 +254,20 @@ class CapacityReconciler:
         return f"{len(late)} reached their time limit (NITRO_LONGEST_JOB_S) or budget, and end"
 
     def _watch_clients(self, jobs: Sequence[JobRecord]) -> None:
-        """End external jobs whose client is gone; say when the next one could be."""
-        now, gone_at = self.now(), clients_gone_at(jobs, self.rule)
-        gone = [job_id for job_id, at in gone_at.items() if at <= now]
-        next_at = min((at for at in gone_at.values() if at > now), default=math.inf)
-        self._client_gone_in_s = next_at - now
+        """End external jobs whose client is gone."""
+        gone = self._past(clients_gone_at(jobs, self.rule))
         for job_id in gone:
             _LOG.warning("external job's client is gone", extra={"job": job_id})
             self.forsake(job_id)
         if gone:
             self.alarm.ring()
+
+    def _past(self, ends: Mapping[str, float]) -> list[str]:
+        """Return the jobs whose end is past; note when the next end comes, for the next look."""
+        now = self.now()
+        coming = (at - now for at in ends.values() if at > now)
+        self._next_end_in_s = min(self._next_end_in_s, *coming, math.inf)
+        return [job_id for job_id, at in ends.items() if at <= now]
 
     def _wait(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
         """End jobs for which learners are started in vain, and look again without them."""

@@ -98,7 +98,7 @@ class LeaseService:
             held, now = held_lease(record, lease_id), self.now()
             renewed = held.model_copy(update={"expires_at": now + self.ttl_s})
             # Once said it stays so: the next plan has to say it, too.
-            exhausted = record.exhausted or self.spending.exhausted_at(record) <= now
+            exhausted = record.exhausted or self.spending.exhausted_at(record, now) <= now
             updated = {"lease": renewed, "exhausted": exhausted}
             return Change(record=record.model_copy(update=updated))
 
@@ -173,7 +173,7 @@ class LeaseService:
             if not self._free(record, learner_id):
                 return None
             now = self.now()
-            if self.spending.exhausted_at(record) <= now:
+            if self.spending.exhausted_at(record, now) <= now:
                 # Lost by one learner after the other, it has cost all it may without a plan.
                 return ended(record, self.spending, now, "budget")
             lost = record.lost_leases + (record.lease is not None)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError, conflict, found
+from services.scaler.capacity.decision import is_held
 from services.scaler.jobs.admission import Admission, admitted, least_learner
 from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.ending import ended
@@ -110,9 +111,11 @@ class JobService:
         return job
 
     def expire(self, job_id: str, why: str | None = None) -> None:
-        """End a job that may wait or run no longer, unless a learner still has it.
+        """End a job that may wait or run no longer.
 
-        Without money it is stopped, and resumes with more; otherwise it has failed.
+        Without money it is stopped, whoever has it, and resumes with more. Otherwise it has failed,
+        unless a learner still has it, whose machine is turned off instead. A program of the user's
+        own is not ours to turn off: it loses the job.
 
         Args:
             job_id: Which.
@@ -120,11 +123,13 @@ class JobService:
         """
 
         def decide(record: JobRecord) -> Change | None:
-            lease, now = record.lease, self.now()
-            if record.job.status in FINISHED or (lease is not None and lease.expires_at > now):
+            now = self.now()
+            if record.job.status in FINISHED:
                 return None
-            if self.spending.exhausted_at(record) <= now:
+            if self.spending.spent_at(record, now) <= now:
                 return ended(record, self.spending, now, "budget")
+            if is_held(record, now) and (why is not None or record.job.learner != "external"):
+                return None
             longest = f"reached its time limit (NITRO_LONGEST_JOB_S) while {record.job.status}"
             return ended(record, self.spending, now, "error", longest if why is None else why)
 
@@ -134,9 +139,8 @@ class JobService:
         """End an external job whose client is gone, unless a client holds it."""
 
         def decide(record: JobRecord) -> Change | None:
-            lease, now = record.lease, self.now()
-            held = lease is not None and lease.expires_at > now
-            if record.job.status in FINISHED or held:
+            now = self.now()
+            if record.job.status in FINISHED or is_held(record, now):
                 return None
             asked = record.job.status == "stopping"
             return ended(record, self.spending, now, "user" if asked else "client_gone")

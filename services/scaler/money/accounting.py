@@ -165,6 +165,7 @@ class Spending:
             "wall_started_at": None,
             "warm": None,
             "environments": 0,
+            "closing_usd": 0.0,
         }
         return record.model_copy(update=closed), (*lines, *pings)
 
@@ -212,36 +213,48 @@ class Spending:
         return book_lines(record.model_copy(update=updated), lines), (*lines, *pings)
 
     def owed_usd(self, record: JobRecord, now: float) -> float:
-        """Return what a job has not been billed yet, of time and of actors."""
+        """Return what a job has not been billed yet, of time, actors and pings."""
         if self.clock == "projected":
             return 0.0
         usd_per_s = self._job_basis(record).usd_per_s
         return self._open_usd(record) + unbilled_s(record, now) * usd_per_s
 
-    def exhausted_at(self, record: JobRecord) -> float:
-        """Return from when on a job has passed its budget, if nothing else happens to it.
+    def exhausted_at(self, record: JobRecord, now: float) -> float:
+        """Return from when on a job has no more left than its end may cost: it is told to end.
 
         A round's reservation has room for its deadline and the learner's own time: within those it
         is never so.
 
         Returns:
-            Unix seconds; infinity if it will not, or not before its lease runs out.
+            Unix seconds, as `spent_at`.
         """
+        return self._used_up_at(record, now, left_usd=record.closing_usd)
+
+    def spent_at(self, record: JobRecord, now: float) -> float:
+        """Return when nothing is left of a job's budget, if nothing else happens to it.
+
+        Returns:
+            Unix seconds; infinity if its lease ran out before that.
+        """
+        return self._used_up_at(record, now, left_usd=0.0)
+
+    def _used_up_at(self, record: JobRecord, now: float, *, left_usd: float) -> float:
         usd_per_s = self._job_basis(record).usd_per_s
         if self.clock == "projected" or not usd_per_s:
             return math.inf
-        room_usd = record.job.spec.stop.budget_usd - record.settled_usd
+        room_usd = record.job.spec.stop.budget_usd - record.settled_usd - left_usd
         room_usd -= self._open_usd(record)
         room_s = room_usd / usd_per_s - record.held_carry_s
         if record.accounted_until is None:
             return math.inf if room_s > 0 else -math.inf
-        exhausted_at = record.accounted_until + room_s
-        ends_at = math.inf if record.lease is None else record.lease.expires_at
-        return exhausted_at if exhausted_at <= ends_at else math.inf
+        used_up_at = record.accounted_until + room_s
+        ran_out = lease_end(record, now) < now
+        return math.inf if ran_out and used_up_at > lease_end(record, now) else used_up_at
 
     def _open_usd(self, record: JobRecord) -> float:
-        """Return what open attempts cost, but for time that is not closed yet."""
+        """Return what is open costs, but for time that is not closed yet."""
         usd = sum(gradients.reserved_usd for gradients in record.open_gradients)
+        usd += record.cold_pings * self._job_basis(record).cold_ping_usd
         for attempt in record.open_attempts:
             basis = self._attempt_basis(record, attempt)
             usd += executions_usd(attempt, basis, self.clock)

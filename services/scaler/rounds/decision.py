@@ -80,6 +80,8 @@ class Decision:
 
     plan: RoundPlan
     reserve_usd: float
+    closing_usd: float = 0.0
+    """What is left of the budget for the end of the job, where that is not here."""
     memory: NoiseMemory | None = None
     """For the next round's decision."""
     awaits_others: bool = False
@@ -217,7 +219,8 @@ def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
             f"attempt {request.attempt}: {num_missing} of {plan.num_actors} actors launched again"
             + (f", {num_episodes} of {plan.num_evaluations} episodes" if num_episodes else "")
         )
-        return Decision(plan=plan.model_copy(update=told), reserve_usd=reserve_usd)
+        again = plan.model_copy(update=told)
+        return Decision(plan=again, reserve_usd=reserve_usd, closing_usd=closing)
     why = (
         f"budget: launching {num_invocations} actors again may cost ${reserve_usd:.4f}, "
         f"${max(0.0, room_usd):.4f} are left"
@@ -225,7 +228,7 @@ def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
     if num_missing:
         return _end(context, "budget", why, context.policy.decide(context.seen))
     told |= {"num_evaluations": 0, "deadline_s": 0.0, "reason": why}
-    return Decision(plan=plan.model_copy(update=told), reserve_usd=0.0)
+    return Decision(plan=plan.model_copy(update=told), reserve_usd=0.0, closing_usd=closing)
 
 
 def _size(plan: RoundPlan) -> tuple[int, int]:
@@ -268,4 +271,9 @@ def _decision(
         spent_usd=context.record.settled_usd,
         settled=context.settled,
     )
-    return Decision(plan=plan, reserve_usd=affordable.reserve_usd, memory=scaling.memory)
+    return Decision(
+        plan=plan,
+        reserve_usd=affordable.reserve_usd,
+        closing_usd=0.0 if stop else closing_usd(context.spec, context.pricing),
+        memory=scaling.memory,
+    )

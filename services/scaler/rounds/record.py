@@ -79,6 +79,7 @@ def reserved(
             **updated,
             "open_attempts": (*record.open_attempts, attempt),
             "environments": max(before, used),
+            "closing_usd": decision.closing_usd,
         }
     )
 

@@ -133,6 +133,9 @@ class JobRecord(Message):
     """Environments it keeps warm, as far as the deployment does; None before its first plan."""
     warm_since: float = 0.0
     """When that last changed, on the clock that bills the job."""
+    closing_usd: NonNegativeFloat = 0.0
+    """What its last plan left of the budget for its end; 0 before the first, and after one that
+    ends it."""
     cold_pings: Count = 0
     """Environments that pings for it found gone, and started, that are not billed yet."""
     warm_use: WarmUse = WarmUse()

@@ -1,5 +1,7 @@
 """What is said of a framework's two samplers, from outcomes that were made up."""
 
+from typing import Any
+
 import pytest
 
 from benchmarks.environment import Environment
@@ -9,14 +11,15 @@ from experiments.frameworks.cells import (
     FrameworkEvaluation,
     FrameworkOutcome,
     FrameworkTask,
-    usd_of,
 )
 from experiments.frameworks.comparison import CONDITIONS, alike, findings
+from experiments.frameworks.pricing import prices
 from experiments.grid import CellId, Scale
 from experiments.reporting.statistics import Interval
 from tests.experiments.made_up import MACHINE
 
 STEPS, USD, CPU_S = 1000, 0.02, 50.0
+UPDATE: Any = {"starts": "they go on", "num_actors": 8, "fragment": 25}
 
 
 def outcome(final: float, *, cost_usd: float, machine: Environment = MACHINE) -> FrameworkOutcome:
@@ -59,20 +62,42 @@ def test_both_samplers_are_told_the_same(name: str) -> None:
     assert len(kinds) == 3  # seeds
 
 
-def test_dollars_are_the_job_and_the_processor() -> None:
+def test_dollars_follow_from_counts_and_not_from_the_clock_of_a_busy_machine() -> None:
+    quiet, busy = (outcome(100.0, cost_usd=usd).last for usd in (USD, 10 * USD))
+    priced = prices("Hopper-v4", num_actors=8, fragment=25)
+    assert priced is not None
+    assert priced["nitro"](quiet) == priced["nitro"](busy) > priced["own"](quiet) > 0.0
+
+
+def test_a_run_of_nitros_costs_its_rounds_and_its_cold_starts() -> None:
+    priced = prices("Hopper-v4", num_actors=8, fragment=25)
+    assert priced is not None
     last = outcome(100.0, cost_usd=USD).last
-    assert usd_of(last, usd_per_cpu_s=0.001) == pytest.approx(USD + 0.05)
+    none, one, two, three = (
+        priced["nitro"](last.model_copy(update={"env_steps": rounds * 8 * 25, "cpu_s": 0.0}))
+        for rounds in range(4)
+    )
+    assert none == 0.0
+    assert one > two - one == pytest.approx(three - two)
+
+
+def test_an_environment_that_is_not_calibrated_has_no_dollars() -> None:
+    done = {key._replace(env_id="CartPole-v1"): run for key, run in made(100.0, 300.0).items()}
+    found = findings(done, **UPDATE)
+    assert [panel.x_label for panel in found.panels] == ["environment steps"]
+    assert not [column for column in found.tables[0].columns if "$" in column or "USD" in column]
+    assert {len(row) for row in found.tables[0].rows} == {len(found.tables[0].columns)}
 
 
 def test_returns_between_evaluations_lie_on_straight_lines() -> None:
     run = outcome(100.0, cost_usd=USD)
     assert run.return_after(STEPS / 4) == pytest.approx(25.0)
-    assert run.return_at_usd(USD / 4, usd_per_cpu_s=0.0) == pytest.approx(25.0)
+    assert run.return_at_usd(USD / 4, lambda reached: reached.cost_usd) == pytest.approx(25.0)
 
 
 def test_one_run_of_each_sampler_decides_nothing() -> None:
     one = {key: run for key, run in made(100.0, 300.0).items() if key.seed == 0}
-    found = findings(one, starts="they go on")
+    found = findings(one, **UPDATE)
     assert [claim.verdict for claim in found.claims] == ["not decided: too few runs"]
     assert [row[0] for row in found.tables[0].rows] == list(CONDITIONS.values())
 
@@ -94,4 +119,4 @@ def test_a_claim_says_whether_samplers_learn_alike(
 
 def test_nothing_is_claimed_of_one_sampler_alone() -> None:
     done = {key: run for key, run in made(1.0, 1.0).items() if key.condition == "its own sampler"}
-    assert findings(done, starts="they go on").claims == ()
+    assert findings(done, **UPDATE).claims == ()

@@ -19,7 +19,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 from nitro.errors import CommandError
-from nitro.integrations.rllib import NitroEnvRunner
+from nitro.integrations.rllib import NitroEnvRunner, pool_settings
 
 _COUNTS = {"policy": "schedule", "num_actors": [2, 4, 3, 3, 3, 3]}
 
@@ -126,6 +126,13 @@ def end_of_the_job() -> str:
     return said
 
 
+def pool_of_few_settings() -> dict[str, Any]:
+    """What the pool is told where nothing says how many actors there are."""
+    config = PPOConfig().environment("CartPole-v1", env_config={"nitro": {"policy": "nitro"}})
+    config.env_runners(rollout_fragment_length="auto", num_envs_per_env_runner=4)
+    return pool_settings(config.training(train_batch_size_per_learner=4000))
+
+
 def refusal(attempt: Callable[[], object]) -> str:
     """Return the message that something is refused with."""
     try:
@@ -171,6 +178,7 @@ def main() -> None:
         "free": probabilities(free_log_std=True),
         "appo": trains(APPOConfig()),
         "impala": trains(IMPALAConfig()),
+        "few settings": pool_of_few_settings(),
         "end": end_of_the_job(),
         "refusals": refusals(),
     }

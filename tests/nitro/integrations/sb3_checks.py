@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import nitro
@@ -164,6 +165,33 @@ def refusal(attempt: Callable[[], object]) -> str:
     return "not refused"
 
 
+class Normed(FlattenExtractor):  # type: ignore[misc]
+    """A custom extractor whose output is as wide as its input."""
+
+    def __init__(self, observation_space: spaces.Box) -> None:
+        super().__init__(observation_space)
+        self.norm = torch.nn.LayerNorm(self.features_dim)
+
+    def forward(self, observations: torch.Tensor) -> Any:
+        return self.norm(super().forward(observations))
+
+
+def value_scales() -> list[bool]:
+    """Whether actions and values see normalised observations, with an extractor of each."""
+    with nitro.ActorPool("Pendulum-v1", fragment=50, actors=2) as pool:
+        model = NitroPPO(
+            "MlpPolicy",
+            pool=pool,
+            normalize_observations=True,
+            policy_kwargs={"share_features_extractor": False},
+            **_SMALL,
+        )
+        model.learn(1)
+    both = model.policy.pi_features_extractor, model.policy.vf_features_extractor
+    assert both[0] is not both[1]
+    return [bool((extractor.scale != 1).all()) for extractor in both]
+
+
 class Pairs(gymnasium.Env[Any, Any]):
     """An environment with a dictionary for an observation."""
 
@@ -185,6 +213,19 @@ def refusals() -> dict[str, str]:
                 "MlpPolicy", "CartPole-v1", policy_kwargs={"activation_fn": torch.nn.ELU}
             )
         ),
+        "extractor": refusal(
+            lambda: NitroPPO(
+                "MlpPolicy", "CartPole-v1", policy_kwargs={"features_extractor_class": Normed}
+            )
+        ),
+        "two extractors": refusal(
+            lambda: NitroPPO(
+                "MlpPolicy",
+                "CartPole-v1",
+                normalize_observations=True,
+                policy_kwargs={"features_extractor_class": Normed},
+            )
+        ),
         "n_steps": refusal(lambda: NitroPPO("MlpPolicy", pool=pool, n_steps=64)),
         "is_a_ppo": str(issubclass(NitroPPO, PPO)),
     }
@@ -197,6 +238,7 @@ def main() -> None:
         "end": ends_with_the_job(),
         "plain": cut_and_scaled(),
         "normalised": cut_and_scaled(normalize_observations=True),
+        "value scales": value_scales(),
         "refusals": refusals(),
     }
     sys.stdout.write(json.dumps(told) + "\n")

@@ -58,6 +58,10 @@ def test_the_end_of_the_job_is_said(checks: dict[str, Any]) -> None:
     assert checks["end"].startswith("the pool has stopped (max_rounds)")
 
 
+def test_the_number_that_the_fragment_goes_by_is_the_pools(checks: dict[str, Any]) -> None:
+    assert checks["few settings"] == {"policy": "nitro", "actors": 4, "fragment": 1000}
+
+
 @pytest.mark.parametrize(
     ("what", "said"),
     [

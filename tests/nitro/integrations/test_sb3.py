@@ -59,6 +59,10 @@ def test_actors_and_library_agree_on_probabilities_and_advantages(
         assert found["advantage"] < 1e-3
 
 
+def test_an_extractor_of_the_values_own_normalises_as_well(checks: dict[str, Any]) -> None:
+    assert checks["value scales"] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("what", "said"),
     [
@@ -67,6 +71,8 @@ def test_actors_and_library_agree_on_probabilities_and_advantages(
         ("VecNormalize", "normalize_observations=True"),
         ("discrete", "must be vectors"),
         ("activation", "ELU"),
+        ("extractor", "features_extractor_class: actors would not run Normed"),
+        ("two extractors", "normalize_observations: takes the place"),
         ("n_steps", "the pool's fragment (32), got 64"),
     ],
 )

@@ -18,6 +18,7 @@ from nitro.pool.actor_pool import ActorPool
 from nitro.pool.policy import PolicyNotSupportedError
 from nitro.pool.policy_maps import policy_of
 from nitro.pool.stopping import PoolStopped
+from shared.contracts.billing import JobCost
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import Curvature, GradientNoise
@@ -209,25 +210,92 @@ def test_an_exception_of_the_loops_own_is_the_jobs_error(
     assert job.error == "ZeroDivisionError: division by zero"
 
 
+@pytest.mark.parametrize("reason", ["client_gone", "user"])
+def test_a_job_that_is_not_held_any_more_ends_the_block_with_what_it_ended_by(
+    shared_system: LocalSystem, client: NitroClient, reason: str
+) -> None:
+    def loop() -> None:
+        with pool_at(shared_system, actors=2) as pool:
+            pools.append(pool)
+            pool.collect(cartpole_net())
+            pool.collect(cartpole_net())
+            held = pool._open._to
+            held.scaler.give_up(held.lease.lease_id)
+            if reason == "user":
+                client.stop(pool.job_id)
+            pool.collect(cartpole_net())
+            raise AssertionError("there was another round")
+
+    pools: list[ActorPool] = []
+    loop()
+    (pool,) = pools
+    assert pool.stopped == reason
+    assert pool.cost_usd > 0
+
+
+def test_what_was_heard_of_the_bill_is_kept_where_the_rest_cannot_be_had(
+    shared_system: LocalSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> JobCost:
+        raise CommandError("made up: the API is away")
+
+    with pool_at(shared_system, actors=2) as pool:
+        pool.collect(cartpole_net())
+        pool.collect(cartpole_net())
+        monkeypatch.setattr(NitroClient, "cost", away)
+    assert pool.cost_usd > 0
+
+
+def test_the_end_of_one_pool_is_not_swallowed_by_another(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    reached = []
+    with pool_at(shared_system, actors=2, max_rounds=1) as outer:
+        outer.collect(cartpole_net())
+        with pool_at(shared_system, actors=2) as inner:
+            outer.collect(cartpole_net())
+        reached.append("after the inner block")
+    assert reached == []
+    assert (outer.stopped, inner.stopped) == ("max_rounds", None)
+    assert client.get(inner.job_id).stop_reason == "user"
+
+
+def break_actors(system: LocalSystem, **faults: float) -> None:
+    operator = {"Authorization": f"Bearer {system.lambda_token}"}
+    url = f"{system.lambda_url}/emulator/faults"
+    httpx.put(url, json=faults, headers=operator, timeout=ANSWER_S).raise_for_status()
+
+
+def test_a_round_that_is_launched_again_has_the_bill_of_both_attempts(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    try:
+        with pool_at(shared_system, actors=2) as pool:
+            break_actors(shared_system, crash_next=4)  # both actors, and both once more
+            again = pool.collect(cartpole_net())
+            assert again.cost_usd is None
+            pool.collect(cartpole_net())
+            lines = list(client.every_line(pool.job_id))
+            assert {line.attempt for line in lines if line.round == 0} == {0, 1}
+            billed = sum(line.amount_usd for line in lines if line.round == 0)
+            assert again.cost_usd == pytest.approx(billed)
+    finally:
+        break_actors(shared_system)
+
+
 def test_killed_actors_are_started_again_or_missed(shared_system: LocalSystem) -> None:
-    operator = {"Authorization": f"Bearer {shared_system.lambda_token}"}
-
-    def break_actors(**faults: float) -> None:
-        url = f"{shared_system.lambda_url}/emulator/faults"
-        httpx.put(url, json=faults, headers=operator, timeout=ANSWER_S).raise_for_status()
-
     try:
         with pool_at(shared_system, actors=4) as pool:
             whole = pool.collect(cartpole_net())
             assert whole.num_columns == 4
-            break_actors(crash_next=1)
+            break_actors(shared_system, crash_next=1)
             assert pool.collect(cartpole_net()).num_columns == 4
-            break_actors(crash_next=5)
+            break_actors(shared_system, crash_next=5)
             some = pool.collect(cartpole_net())
             assert 2 <= some.num_columns <= 4
             assert some.num_launched == 4
     finally:
-        break_actors()
+        break_actors(shared_system)
 
 
 def test_what_is_reported_decides_about_the_next_round(shared_system: LocalSystem) -> None:

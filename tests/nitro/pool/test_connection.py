@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from nitro.client.aws_signature import AwsSignature
 from nitro.client.client import NitroClient
 from nitro.errors import CommandError
 from nitro.local.system import LocalSystem
@@ -109,6 +112,30 @@ def test_a_cache_that_cannot_be_reached_is_told_with_what_to_do(
         pool_at(shared_system),
     ):
         pass
+
+
+def test_every_call_of_a_pool_is_signed_where_the_api_wants_that(
+    shared_system: LocalSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed: list[str] = []
+    sign = AwsSignature.auth_flow
+
+    def noting(
+        self: AwsSignature, request: httpx.Request
+    ) -> Generator[httpx.Request, httpx.Response, None]:
+        assert request.headers["X-Nitro-Token"] == shared_system.token
+        assert "Authorization" not in request.headers
+        signed.append(f"{request.method} {request.url.path}")
+        return sign(self, request)
+
+    monkeypatch.setattr(AwsSignature, "auth_flow", noting)
+    monkeypatch.setenv("NITRO_SIGN_FOR", "eu-north-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-of-a-role")
+    with pool_at(shared_system) as pool:
+        pool.collect(cartpole_net())
+    path = f"POST /v1/jobs/{pool.job_id}"
+    assert {"POST /v1/leases", f"{path}/rounds/0", f"{path}/finish"} <= {*signed}
 
 
 def test_what_is_for_a_local_system_is_refused_with_an_api(shared_system: LocalSystem) -> None:

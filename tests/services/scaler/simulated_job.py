@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 
+from services.scaler.capacity.decision import CapacityRule, limits_at
 from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome, TaskOutcome
 from services.scaler.money.accounting import Spending
@@ -168,6 +169,43 @@ class SimulatedScaler(Services):
             warm=lambda: self.chance.choice((0, self.basis.provisioned)),
         )
 
+    def hang(self, spec: JobSpec) -> None:
+        """Begin a job whose learner goes silent but for its heartbeats, in one of its rounds."""
+        lease_id = self._begin(spec)
+        results: list[RoundResult] = []
+        for _ in range(self.chance.randint(0, 3)):
+            if self._ask(len(results), lease_id, results).stop is not None:
+                break
+            results.append(self._result(len(results)))
+        self._hear_nothing_more(lease_id)
+
+    def _hear_nothing_more(self, lease_id: str) -> None:
+        """Look at the job when the scaler would, with a learner that only says it is there."""
+        record = self.record()
+        told_at = max(self.now, self.spending.exhausted_at(record, self.now))
+        self.now = told_at
+        assert self.leases.heartbeat(lease_id).stop == "budget"
+        while self.record().job.status == "running":
+            rule = CapacityRule(
+                provisioned=0,
+                starts_learner=True,
+                longest_job_s=math.inf,
+                reserved=None,
+                spent_at=self.spending.spent_at,
+            )
+            (ends_at,) = limits_at([self.record()], rule, self.now).values()
+            self.leases.heartbeat(lease_id)
+            self.now = max(self.now, ends_at)
+            self.jobs.expire("job")
+        self.held_s += self.now
+        self.invoker.hear()
+
+    def record(self) -> JobRecord:
+        """The job as it is stored."""
+        record = self.store.job("job")
+        assert record is not None
+        return record
+
     def fewest_warm(self, spec: JobSpec) -> int:
         """How few environments such a job keeps warm when its money ends."""
         return spec.actors.min
@@ -236,8 +274,7 @@ class SimulatedScaler(Services):
         return self._lease()
 
     def _stopped(self, plan: RoundPlan) -> Stopped:
-        record = self.store.job("job")
-        assert record is not None
+        record = self.record()
         # A plan that ends a job while other rounds are open sets nothing aside.
         own = [a.reserved_usd for a in record.open_attempts if a.round == plan.round]
         return Stopped(

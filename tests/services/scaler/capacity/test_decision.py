@@ -1,7 +1,7 @@
 """How much should be on, as a function of values."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,8 +18,9 @@ from services.scaler.capacity.decision import (
     environments_allowed,
     environments_wanted,
     learners_wanted,
-    overdue,
+    limits_at,
 )
+from services.scaler.capacity.keep_alive import environments_to_keep
 from services.scaler.store.base import JobRecord, LeaseRecord
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobStatus
@@ -52,14 +53,14 @@ def rule(
     starts_learner: bool = True,
     longest_job_s: float = HOUR,
     reserved: int | None = None,
-    exhausted_at: Callable[[JobRecord], float] = lambda _: math.inf,
+    spent_at: float = math.inf,
 ) -> CapacityRule:
     return CapacityRule(
         provisioned=provisioned,
         starts_learner=starts_learner,
         longest_job_s=longest_job_s,
         reserved=reserved,
-        exhausted_at=exhausted_at,
+        spent_at=lambda _record, _now: spent_at,
     )
 
 
@@ -141,20 +142,41 @@ def test_reserved_concurrency_is_the_bound_where_there_is_some() -> None:
 def test_a_job_has_its_time_from_its_queueing_and_again_from_its_first_round() -> None:
     waited = record("queued", queued_at=NOW - HOUR - GRACE_S)
     assert on([waited], rule()) == (0, 0)
-    assert overdue([waited], rule(), NOW) == ["hopper-1"]
+    assert limits_at([waited], rule(), NOW) == {"hopper-1": NOW}
     started = waited.model_copy(update={"wall_started_at": NOW - 10})
     assert learners_wanted([started], rule(), NOW) == 1
     assert allowed_until([started], rule(), NOW) == NOW - 10 + HOUR + GRACE_S
-    assert overdue([started], rule(), NOW) == []
+    assert limits_at([started], rule(), NOW) == {"hopper-1": NOW - 10 + HOUR + GRACE_S}
 
 
-def test_a_job_without_money_keeps_nothing_on_beyond_the_time_to_end() -> None:
-    usual, spent = record(wall_started_at=NOW), rule(exhausted_at=lambda _: NOW + 60)
-    for late_s, expected in ((GRACE_S + 59, []), (GRACE_S + 60, ["hopper-1"])):
-        now = NOW + late_s
-        assert overdue([usual], spent, now) == expected
-        assert learners_wanted([usual], spent, now) == 1 - len(expected)
-    assert allowed_until([usual], spent, NOW) == NOW + 60 + GRACE_S
+def test_a_job_without_money_keeps_nothing_on() -> None:
+    lease = LeaseRecord(lease_id="lease", learner_id="x", expires_at=NOW + HOUR)
+    usual = record(wall_started_at=NOW).model_copy(update={"lease": lease, "environments": 64})
+    pinged = usual.job.model_copy(
+        update={"spec": usual.job.spec.model_copy(update={"warm": "reuse"})}
+    )
+    reusing = usual.model_copy(update={"job": pinged})
+    poor = rule(spent_at=NOW + 60)
+    for now, kept in ((NOW + 59, True), (NOW + 60, False)):
+        assert on([usual], poor, now) == (64 * kept, kept)
+        assert environments_to_keep([reusing], poor, now) == 64 * kept
+    assert limits_at([usual], poor, NOW) == {"hopper-1": NOW + 60}
+    assert allowed_until([usual], poor, NOW) == NOW + 60
+
+
+def test_pings_end_with_the_time_of_a_job() -> None:
+    lease = LeaseRecord(lease_id="lease", learner_id="x", expires_at=NOW + 9 * HOUR)
+    spec = JobSpec.model_validate({"warm": "reuse"})
+    stuck = record(wall_started_at=NOW)
+    stuck = stuck.model_copy(
+        update={
+            "job": stuck.job.model_copy(update={"spec": spec}),
+            "lease": lease,
+            "environments": 8,
+        }
+    )
+    end = NOW + HOUR + GRACE_S
+    assert [environments_to_keep([stuck], rule(), now) for now in (end - 1, end)] == [8, 0]
 
 
 def test_environments_are_not_kept_warm_for_a_learner_that_does_not_come() -> None:

@@ -1,15 +1,17 @@
 """Pings of a running scaler: as many idle environments as a job can still use, when it is time."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from services.scaler.capacity.keep_alive import environments_to_keep
-from services.scaler.store.base import JobRecord, LeaseRecord
+from services.scaler.store.base import Change, JobRecord, LeaseRecord, StoreError
 from shared.contracts.job_spec import Warm
 from shared.money.costs import ping_s
 from tests.patience import ANSWER_S
+from tests.services.scaler.capacity.test_decision import rule
 from tests.services.scaler.capacity.test_kept_warm import job
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, Reply, healthy
 from tests.services.scaler.running import Scaler, StartScaler, result
@@ -57,10 +59,10 @@ def test_only_what_was_started_and_may_be_needed_is_kept(
 ) -> None:
     lease = LeaseRecord(lease_id="lease", learner_id="x", expires_at=100.0 if held else 10.0)
     record = JobRecord(job=job(warm=warm), environments=started, lease=lease)
-    assert environments_to_keep([record], now=50.0) == kept
+    assert environments_to_keep([record], rule(), now=50.0) == kept
     if warm == "auto":
         provisioned = record.model_copy(update={"warm": 64})
-        assert environments_to_keep([provisioned], now=50.0) == 0
+        assert environments_to_keep([provisioned], rule(), now=50.0) == 0
 
 
 def test_idle_environments_are_pinged_together_and_only_while_the_job_is_held(
@@ -154,3 +156,31 @@ def test_environments_that_pings_found_gone_are_noted_in_the_job_and_billed(
     assert scaler.cost(job.job_id).by_item["pings"] > 0.0
     found = scaler.http.get("/metrics").text
     assert 'nitro_scaler_pings_total{found="none"}' in found
+
+
+def test_none_of_those_is_forgotten_where_the_store_refuses(
+    scaler: Scaler, lambdas: LambdaEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first_cold(task: dict[str, object], nth: int) -> Reply:
+        if task["mode"] != "ping":
+            return healthy(task, nth)
+        with lambdas.changed:
+            sent = sum(event["mode"] == "ping" for event in lambdas.events)
+        return Reply(body={"cold_start": sent <= 4})
+
+    commit, refusals, noted = scaler.parts.store.commit, [4], threading.Event()
+
+    def commit_later(change: Change) -> JobRecord:
+        if change.record.cold_pings and refusals:
+            refusals.pop()
+            raise StoreError("made up")
+        if change.record.cold_pings == 4:
+            noted.set()
+        return commit(change)
+
+    lambdas.behave = first_cold
+    monkeypatch.setattr(scaler.parts.store, "commit", commit_later)
+    scaler.submit(**SPEC, warm="reuse")
+    scaler.played(scaler.lease(), 0)
+    assert noted.wait(ANSWER_S)
+    assert refusals == []

@@ -1,6 +1,7 @@
 """When a job's money is used up by time, against sums written out."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_actors_count_at_their_worst_until_it_is_known_what_they_cost(
         owed = spending().owed_usd(record, NOW + passed_s)
         assert owed == pytest.approx(owed_usd + passed_s * BASIS.usd_per_s)
     left_usd = 1.0 - record.settled_usd - owed_usd
-    left_s = spending().exhausted_at(record) - NOW
+    left_s = spending().exhausted_at(record, NOW) - NOW
     assert left_s == pytest.approx(left_usd / BASIS.usd_per_s)
 
 
@@ -98,7 +99,7 @@ def test_each_time_counts_with_the_environments_that_were_warm_in_it() -> None:
     owed_usd = CHEAP_USD + 30 * (BASIS.usd_per_s + 50 * environment_usd_per_s) + 10 * now_usd_per_s
     on_the_wall = Spending(basis=ample, clock="wall")
     assert on_the_wall.owed_usd(record, NOW) == pytest.approx(owed_usd)
-    left_s = on_the_wall.exhausted_at(record) - NOW
+    left_s = on_the_wall.exhausted_at(record, NOW) - NOW
     assert left_s == pytest.approx((1.0 - owed_usd) / now_usd_per_s)
 
 
@@ -119,20 +120,37 @@ def test_a_round_of_an_earlier_version_counts_with_what_that_kept_warm() -> None
     assert owed == pytest.approx(CHEAP_USD + 10 * (BASIS.usd_per_s + 64 * environment_usd_per_s))
 
 
+def test_a_job_is_told_to_end_while_there_is_money_for_that() -> None:
+    record = held().model_copy(update={"closing_usd": 0.25})
+    left_s = 1.0 / BASIS.usd_per_s
+    assert spending().exhausted_at(record, NOW) - NOW == pytest.approx(0.75 * left_s)
+    assert spending().spent_at(record, NOW) - NOW == pytest.approx(left_s)
+
+
+def test_environments_that_pings_started_count_before_they_are_billed() -> None:
+    cold = replace(BASIS, cold_start_s=2.0)
+    record = held().model_copy(update={"cold_pings": 1000})
+    owed_usd = 1000 * 2.0 * cold.memory_gb * cold.prices.lambda_usd_per_gb_s
+    on_the_wall = Spending(basis=cold, clock="wall")
+    assert on_the_wall.owed_usd(record, NOW) == pytest.approx(owed_usd)
+    left_s = on_the_wall.spent_at(record, NOW) - NOW
+    assert left_s == pytest.approx((1.0 - owed_usd) / cold.usd_per_s)
+
+
 def test_a_lease_that_ends_before_that_ends_the_time_that_counts() -> None:
     record = held(budget_usd=1e6)
-    assert spending().exhausted_at(record) == math.inf
     late = NOW + 1e9
+    assert spending().exhausted_at(record, late) == math.inf
     assert spending().owed_usd(record, late) == pytest.approx(36_000 * BASIS.usd_per_s)
 
 
 @pytest.mark.parametrize(("carry_s", "expected"), [(0.0, math.inf), (1e9, -math.inf)])
 def test_a_job_that_nobody_holds_has_spent_it_or_has_not(carry_s: float, expected: float) -> None:
     free = held(carry_s=carry_s).model_copy(update={"lease": None, "accounted_until": None})
-    assert spending().exhausted_at(free) == expected
+    assert spending().exhausted_at(free, NOW) == expected
 
 
 def test_a_projection_costs_nothing_by_time() -> None:
     record = held(attempt(None), carry_s=1e9)
     assert spending("projected").owed_usd(record, NOW + 1e9) == 0.0
-    assert spending("projected").exhausted_at(record) == math.inf
+    assert spending("projected").exhausted_at(record, NOW) == math.inf

@@ -20,6 +20,7 @@ SCALINGS: list[dict[str, object]] = [
     {"policy": "minionsrl", "agent": biased_agent(*(0.0,) * 12).model_dump()},
 ]
 _STEP = 10
+_HUNG = 60
 
 
 def check_bill(scaler: SimulatedScaler, budget_usd: float) -> None:
@@ -51,3 +52,14 @@ def test_no_job_spends_more_than_its_budget_and_none_stops_early(
             pricing = scaler.pricing(spec, stopped.longest_learner_s)
             smallest_usd = pricing.worst_case_usd(spec.actors.min) + closing_usd(spec, pricing)
             assert smallest_usd > spec.stop.budget_usd - stopped.committed_usd, seed
+
+
+def test_a_learner_that_hangs_costs_no_more_than_the_budget() -> None:
+    for seed in range(_HUNG):
+        scaler = SimulatedScaler(seed)
+        if scaler.clock == "projected":
+            continue  # its time costs nothing
+        spec = scaler.random_spec(SCALINGS[seed % len(SCALINGS)])
+        scaler.hang(spec)
+        assert scaler.record().job.stop_reason == "budget", seed
+        check_bill(scaler, spec.stop.budget_usd)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -142,6 +143,29 @@ def test_one_that_should_stop_and_has_no_client_has_ended_by_its_user(
         scaler.http.post(f"/v1/jobs/{lease.job.job_id}/stop")
         job = ended(scaler, lease.job.job_id)
         assert (job.status, job.stop_reason) == ("stopped", "user")
+
+
+@pytest.mark.parametrize("limit", ["budget", "time"])
+def test_one_whose_client_does_nothing_but_renew_its_lease_ends_with_its_limits(
+    start_scaler: StartScaler, limit: str
+) -> None:
+    now = [1000.0]
+    settings = {"ledger_clock": "wall", "lease_ttl_s": 1e6}
+    with start_scaler(now=lambda: now[0], **settings) as scaler:
+        capacity = scaler.parts.capacity
+        capacity.rule = replace(capacity.rule, longest_job_s=3600.0)
+        budget_usd = 0.05 if limit == "budget" else 100.0
+        lease = leased(scaler, stop={"budget_usd": budget_usd})
+        job_id = lease.job.job_id
+        scaler.played(lease, 0)
+        spent_at = capacity.rule.spent_at(scaler.record(job_id), now[0])
+        now[0] = spent_at if limit == "budget" else now[0] + 2 * 3600.0
+        assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 200
+        capacity.reconcile()
+        job = ended(scaler, job_id)
+        assert job.stop_reason == ("budget" if limit == "budget" else "error")
+        assert job.spent_usd <= budget_usd * (1 + 1e-9)
+        assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code in (404, 409)
 
 
 def ended(scaler: Scaler, job_id: str) -> Job:
