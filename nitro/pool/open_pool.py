@@ -45,8 +45,9 @@ class OpenPool:
 
     def stopped_by(self, error: BaseException | None) -> PoolStopped | None:
         """Return the error if it says that this pool's rounds are over, and not another's."""
-        is_own = isinstance(error, PoolStopped) and error.job_id == self.job_id
-        return error if is_own else None
+        if isinstance(error, PoolStopped) and error.job_id == self.job_id:
+            return error
+        return None
 
     def finish(self, error: BaseException | None) -> None:
         """Tell the scaler that the job has ended, and why.
