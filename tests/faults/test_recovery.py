@@ -17,6 +17,7 @@ SPEC = tiny(
     seed=4,
     scaling={"policy": "fixed", "num_actors": 8},
     evaluation={"every_rounds": 2, "episodes": 2},
+    episodes={"horizon": "limit"},
     stop={"max_rounds": 6},
 )
 

@@ -199,7 +199,7 @@ def _files(runs: Path, job_id: str) -> tuple[bytes, bytes, Sequence[Any]]:
 
 
 def _whole_run(
-    cache_url: str, runs: Path, **changes: object
+    cache_url: str, runs: Path, **changes: Any
 ) -> tuple[list[str], tuple[bytes, bytes, Sequence[Any]]]:
     fuse = Fuse()
     with _scaler(cache_url, **changes) as scaler:
