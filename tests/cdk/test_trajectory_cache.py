@@ -128,12 +128,15 @@ def test_a_role_can_learn_on_functions(guarded: ValkeyServer) -> None:
         cache.publish_slices(of, {0: b"steps"})
         cache.publish_weights(of, 0, b"old")
         cache.publish_weights(of, 1, b"weights", forget=[0])
+        assert cache.has_task(of, 0, versions=[1])
         assert cache.fetch(of, call=0, versions=[1]) == (b"steps", [b"weights"])
         assert cache.store_gradient(of, 0, b"gradient") == "stored"
         cache.announce_lost_gradient(of, call=1, request=0, reason="lost", vanished=False)
         (stored, payload), (lost, nothing) = cache.wait_gradients(of, timeout_s=1)
         assert (stored.failed, payload, lost.failed, nothing) == (None, b"gradient", "lost", None)
         assert cache.answered_gradients(of, [0]) == []  # it was taken
+        cache.forget_calls(of, [0])
+        assert not cache.has_task(of, 0, versions=[1])
         cache.close_gradients(of, [0, 1])
         cache.forget_weights(of, [1])
         cache.require_all()

@@ -101,6 +101,7 @@ def deliver_going_on(
         reward=np.full((STEPS, 1), played, np.float32),
         episode_returns=np.array([played], np.float32),
         snapshots=(str(played + 1).encode(),),
+        earlier_returns=(float(played),),
     )
     payload = encode_trajectory(made)
     cache.store_result(job_id, round_index, mode="sample", actor_index=actor_index, payload=payload)

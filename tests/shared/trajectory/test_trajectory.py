@@ -175,6 +175,7 @@ def test_each_ended_episode_is_reported_unless_lives_are_episodes() -> None:
             episode_returns=np.ones(num_returns, np.float32),
             episode_lengths=np.ones(num_lengths, np.int32),
             snapshots=(b"left",) * left,
+            earlier_returns=(0.0,) * left,
         )
         data = encode_trajectory(trajectory)
         spec = _spec().model_copy(update={"episodes_are_lives": lives})
