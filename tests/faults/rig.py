@@ -56,10 +56,10 @@ class Rig:
         return counts
 
     def gradients(self, job: Job) -> list[GradientRecord]:
-        """What became of the gradients of every round."""
+        """What became of the gradients of every round that had any."""
         lines = timeless_rounds(self.runs_dir, job.job_id)
-        found = (line["result"] for line in lines if line["result"])
-        return [GradientRecord.model_validate(result["gradients"]) for result in found]
+        found = (line["result"]["gradients"] for line in lines if line["result"])
+        return [GradientRecord.model_validate(record) for record in found if record]
 
     def counts(self, job: Job) -> list[dict[str, int]]:
         """Trajectory counts of every round."""
