@@ -1,4 +1,7 @@
-"""Each deployable's extra is enough for its entry point, and brings nothing it must do without."""
+"""The extras of people's own machines are enough for their entry points, and bring no more.
+
+Those of deployables are what images hold: `tests/compose/test_images.py` tries them there.
+"""
 
 import json
 import subprocess
@@ -22,18 +25,10 @@ pytestmark = [
 ]
 
 ENTRY_MODULES = {
-    "actor": ("functions.actor.handler",),
-    "scaler": ("services.scaler.app",),
-    "emulator": ("services.emulator.app",),
-    "learner": ("services.learner.app",),
     "client": ("nitro.pool.actor_pool",),
     "cli": ("nitro.cli.main", "nitro.client.client", "nitro.cli.train"),
 }
 WITHOUT = {
-    "actor": ("torch", "boto3", "fastapi", "matplotlib"),
-    "scaler": ("torch", "gymnasium", "mujoco", "numpy"),
-    "emulator": ("torch", "gymnasium", "numpy", "redis"),
-    "learner": ("gymnasium", "mujoco"),
     "client": ("torch", "gymnasium", "boto3", "fastapi", "rich"),
     "cli": ("torch", "gymnasium", "boto3"),
 }
