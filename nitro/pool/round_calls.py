@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from nitro.errors import CommandError
+from nitro.errors import EXIT_FAILED, CommandError
 from nitro.pool.connection import Connection
 from nitro.pool.stopping import PoolStopped
 from services.learner.rounds.collector import RoundCollector
@@ -98,13 +98,15 @@ class RoundCalls:
         """Return what ends the pool's block."""
         return PoolStopped(reason, why, job_id=self.job.job_id)
 
-    def _lost(self, why: str) -> PoolStopped:
-        """Return the same for a job that is not held any more, with what it has ended by."""
+    def _lost(self, why: str) -> CommandError:
+        """Return the same for a job that is not held any more, or the error that it failed with."""
         try:
-            reason = self._client.get(self.job.job_id).stop_reason
+            job = self._client.get(self.job.job_id)
         except CommandError:
-            reason = None
-        return self.stopped(reason or "client_gone", why)
+            return self.stopped("client_gone", why)
+        if job.status == "failed":
+            return CommandError(f"{job.job_id} failed: {job.error}", exit_code=EXIT_FAILED)
+        return self.stopped(job.stop_reason or "client_gone", why)
 
     @contextmanager
     def _while_held(self) -> Iterator[None]:

@@ -177,7 +177,7 @@ class Components:
             heartbeat=_heartbeat(settings),
             metrics=self.metrics,
             now=self.now,
-            expire=lambda job_id, why: self.jobs.expire(job_id, why),
+            expire=lambda *asked: self.jobs.expire(*asked),
             forsake=lambda job_id: self.jobs.forsake(job_id),
             keep_alive=KeepAlive(
                 invoker=self._invoker,

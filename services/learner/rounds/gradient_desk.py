@@ -36,7 +36,8 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
 """Longest blocking wait."""
 _REPEAT_AFTER_S = 3.0
-"""An open request is sent again after so long, and what is stored of it is looked at."""
+"""An open request is sent again after so long, then after twice as long each time. What is stored
+of it is looked at then, too."""
 _MOST_REPEATS = 3
 """How often a call that vanished is asked for again."""
 
@@ -51,6 +52,7 @@ class _Open:
     """Unix seconds."""
     sent_at: float = 0.0
     """When it was sent last, as `time.monotonic`."""
+    repeat_after_s: float = _REPEAT_AFTER_S
     give_up_at: float = 0.0
     """`time.monotonic`."""
 
@@ -174,6 +176,7 @@ class CachedGradientDesk:
         """Put an update's slices into the cache."""
         self._first, self._num_calls = self._num_calls, self._num_calls + len(slices)
         self._vanished: Counter[int] = Counter()
+        self._again: list[GradientCall] = []
         encoded = {
             self._first + at: Slice(
                 arrays={name: getattr(samples, name) for name in SAMPLE_FIELDS}
@@ -240,14 +243,18 @@ class CachedGradientDesk:
         return grant.deadline_s
 
     def _repeat(self) -> list[Arrived | LostCall]:
-        """Send again what stays without an answer; return what was stored unheard."""
+        """Ask again for what vanished or stays unanswered; return what was stored unheard."""
         now = time.monotonic()
-        silent = [each for each in self._requests if now - each.sent_at >= _REPEAT_AFTER_S]
+        silent = [each for each in self._requests if now - each.sent_at >= each.repeat_after_s]
         # A token can be lost with a connection.
         left = [call for each in silent for call in each.left]
         found = self._taken(self._cache.answered_gradients(self._of, left))
+        again, self._again = self._again, []
+        if again:
+            self._request(again)
         for each in silent:
             if each.left:
+                each.repeat_after_s *= 2
                 self._send(each)
         return found
 
@@ -265,7 +272,7 @@ class CachedGradientDesk:
     def _taken(
         self, told: Sequence[tuple[GradientArrival, bytes | None]]
     ) -> list[Arrived | LostCall]:
-        now, again = time.time(), []
+        now = time.time()
         found: list[Arrived | LostCall] = []
         for arrival, payload in told:
             asked = self._asked(arrival, payload)
@@ -274,12 +281,10 @@ class CachedGradientDesk:
             request, call = asked
             del request.left[call.call]
             if payload is None and arrival.vanished and self._goes_on(call):
-                again.append(call)
+                self._again.append(call)
             else:
                 found.append(self._answer(arrival, payload, call, request.asked_at, now))
         self._requests = [each for each in self._requests if each.left]
-        if again:
-            self._request(again)
         return found
 
     def _asked(

@@ -77,7 +77,7 @@ class CapacityReconciler:
     """None where no dead-man switch listens."""
     metrics: Metrics
     now: Callable[[], float]
-    expire: Callable[[str, str | None], None]
+    expire: Callable[[str, str | None, Callable[[JobRecord], bool] | None], None]
     """Ends a job that nobody trains: that had its time, or failed for a reason."""
     forsake: Callable[[str], None]
     """Ends an external job whose client is gone, unless it is back."""
@@ -248,10 +248,15 @@ class CapacityReconciler:
         late = self._past(limits_at(jobs, self.rule, self.now()))
         for job_id in late:
             _LOG.warning("job reached a limit and keeps nothing on", extra={"job": job_id})
-            self.expire(job_id, None)
+            self.expire(job_id, None, self._is_over)
         if not late:
             return None
         return f"{len(late)} reached their time limit (NITRO_LONGEST_JOB_S) or budget, and end"
+
+    def _is_over(self, record: JobRecord) -> bool:
+        """Whether a job has had its time or its money, as it is by now."""
+        now = self.now()
+        return any(at <= now for at in limits_at([record], self.rule, now).values())
 
     def _watch_clients(self, jobs: Sequence[JobRecord]) -> None:
         """End external jobs whose client is gone."""
@@ -280,7 +285,7 @@ class CapacityReconciler:
         given_up = learner.wait.given_up(own, ended, self.now())
         for job_id, why in given_up.items():
             _LOG.warning("job waited for a learner in vain", extra={"job": job_id, "why": why})
-            self.expire(job_id, why)
+            self.expire(job_id, why, None)
         if given_up:
             self.alarm.ring()
         if refused is not None:

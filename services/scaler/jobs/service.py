@@ -110,7 +110,12 @@ class JobService:
             self.on_finished()
         return job
 
-    def expire(self, job_id: str, why: str | None = None) -> None:
+    def expire(
+        self,
+        job_id: str,
+        why: str | None = None,
+        still: Callable[[JobRecord], bool] | None = None,
+    ) -> None:
         """End a job that may wait or run no longer.
 
         Without money it is stopped, whoever has it, and resumes with more. Otherwise it has failed,
@@ -120,11 +125,12 @@ class JobService:
         Args:
             job_id: Which.
             why: What it has failed for; None if it reached its time limit.
+            still: Whether it is to end as it is now: it may have changed since that was found.
         """
 
         def decide(record: JobRecord) -> Change | None:
             now = self.now()
-            if record.job.status in FINISHED:
+            if record.job.status in FINISHED or not (still is None or still(record)):
                 return None
             if self.spending.spent_at(record, now) <= now:
                 return ended(record, self.spending, now, "budget")

@@ -94,7 +94,10 @@ def stop_reason(context: RoundContext) -> tuple[StopReason, str] | None:
     if record.job.status == "stopping":
         return "user", "the job was asked to stop"
     if record.exhausted:
-        return "budget", "the time since the last plan has used the budget up"
+        return (
+            "budget",
+            "the time since the last plan has used up the budget but for the end",
+        )
     target, latest = rule.target_return, record.job.progress.last_return
     if target is not None and latest is not None and latest >= target:
         return "target_return", f"evaluation return {latest:g} reached the target {target:g}"
@@ -239,8 +242,11 @@ def _end(context: RoundContext, stop: StopReason, why: str, scaling: ScalingDeci
     if context.awaits_others:
         waiting = _decision(context, Affordable(), scaling, stop, (why,))
         return replace(waiting, awaits_others=True)
-    committed_usd = context.record.committed_usd
-    closing = affordable_closing(context.spec, context.pricing, committed_usd=committed_usd)
+    pricing, committed_usd = context.pricing, context.record.committed_usd
+    if context.record.exhausted:
+        # The learner's own time was set aside for what passed since it was told.
+        pricing = replace(pricing, learner_allowance_s=0.0)
+    closing = affordable_closing(context.spec, pricing, committed_usd=committed_usd)
     return _decision(context, closing, scaling, stop, (why, closing.note))
 
 

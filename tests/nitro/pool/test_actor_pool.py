@@ -20,6 +20,7 @@ from nitro.pool.policy_maps import policy_of
 from nitro.pool.stopping import PoolStopped
 from shared.contracts.billing import JobCost
 from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.leases import FinishRequest
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import Curvature, GradientNoise
 from shared.environments.building import make_environment
@@ -231,6 +232,25 @@ def test_a_job_that_is_not_held_any_more_ends_the_block_with_what_it_ended_by(
     (pool,) = pools
     assert pool.stopped == reason
     assert pool.cost_usd > 0
+
+
+def test_a_job_that_failed_under_its_pool_is_an_error(shared_system: LocalSystem) -> None:
+    def loop() -> None:
+        with pool_at(shared_system, actors=2) as pool:
+            held = pool._open._to
+            held.scaler.finish(
+                pool.job_id,
+                FinishRequest(
+                    lease_id=held.lease.lease_id,
+                    status="failed",
+                    stop_reason="error",
+                    error="reached its time limit",
+                ),
+            )
+            pool.collect(cartpole_net())
+
+    with pytest.raises(CommandError, match="failed: reached its time limit"):
+        loop()
 
 
 def test_what_was_heard_of_the_bill_is_kept_where_the_rest_cannot_be_had(

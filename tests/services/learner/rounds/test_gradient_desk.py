@@ -170,16 +170,24 @@ def test_a_call_is_lost_at_its_deadline_while_other_gradients_arrive(
     assert rig.wait() == {0: LostCall, 1: Arrived}
 
 
-def test_what_comes_while_the_scaler_does_not_answer_is_not_late(rig: Rig, clock: Clock) -> None:
+@pytest.mark.parametrize("asked_for", ["what is silent", "what vanished"])
+def test_what_comes_while_the_scaler_does_not_answer_is_not_late(
+    rig: Rig, clock: Clock, asked_for: str
+) -> None:
     rig.ask(0)
+    rig.ask(1)
 
     def answer_late(_request: GradientRequest) -> None:
         clock.now += DEADLINE_S
         rig.store(0)
+        rig.scaler.launch = lambda _request: None
 
     rig.scaler.launch = answer_late
-    clock.now += 4.0
-    assert rig.wait() == {0: Arrived}
+    if asked_for == "what vanished":
+        rig.vanish(1, request=1)
+    else:
+        clock.now += 4.0
+    assert rig.wait()[0] is Arrived
 
 
 def test_a_learner_that_is_to_end_leaves_while_gradients_arrive(rig: Rig) -> None:

@@ -131,7 +131,7 @@ def test_a_plan_says_the_same_as_the_heartbeat_before_it_and_a_resume_begins_ane
         assert scaler.http.put(heartbeat).json()["stop"] == "budget"
         plan = scaler.round(lease, 1, previous=result(0))
         assert (plan.stop, plan.num_actors) == ("budget", 0)
-        assert plan.reason == "the time since the last plan has used the budget up"
+        assert plan.reason == "the time since the last plan has used up the budget but for the end"
         assert scaler.finish(lease, status="stopped", stop_reason="budget").spent_usd < 1.5
         path = f"/v1/jobs/{job.job_id}/resume"
         assert scaler.http.post(path, json={"budget_usd": 9.0}).status_code == 202

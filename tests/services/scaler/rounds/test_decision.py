@@ -136,6 +136,17 @@ def test_a_job_that_has_ended_waits_for_its_other_rounds_and_then_plays_its_last
     assert decide_round(poor).plan.reason == "asked to stop; budget: no final evaluation"
 
 
+def test_who_was_told_in_time_that_the_budget_is_used_up_has_the_final_evaluation() -> None:
+    pricing = PRICING.after(100.0)  # the last update took longer than any before
+    since_told_usd = 50.0 * PRICING.basis.usd_per_s
+    left_usd = closing_usd(SPEC, PRICING) - since_told_usd
+    record = running(with_budget(SPEC, 1.0), spent_usd=1.0 - left_usd)
+    record = record.model_copy(update={"exhausted": True})
+    decision = decide_round(context(record=record, pricing=pricing))
+    assert (decision.plan.stop, decision.plan.num_evaluations) == ("budget", 3)
+    assert decision.reserve_usd <= left_usd
+
+
 def test_the_reason_a_job_ended_for_first_stays() -> None:
     last = SPEC.stop.max_rounds
     assert decide_round(context(last)).plan.stop == "max_rounds"

@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,28 @@ def test_one_whose_client_does_nothing_but_renew_its_lease_ends_with_its_limits(
         assert job.stop_reason == ("budget" if limit == "budget" else "error")
         assert job.spent_usd <= budget_usd * (1 + 1e-9)
         assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code in (404, 409)
+
+
+def test_one_that_has_money_again_when_its_end_is_decided_goes_on(
+    start_scaler: StartScaler,
+) -> None:
+    now = [1000.0]
+    settings = {"ledger_clock": "wall", "lease_ttl_s": 1e6}
+    with start_scaler(now=lambda: now[0], **settings) as scaler:
+        capacity = scaler.parts.capacity
+        job_id = leased(scaler, stop={"budget_usd": 0.05}).job.job_id
+        now[0] = capacity.rule.spent_at(scaler.record(job_id), now[0])
+        expire = capacity.expire
+
+        def meanwhile(*asked: Any) -> None:
+            assert scaler.http.post(
+                f"/v1/jobs/{job_id}/resume", json={"budget_usd": 5.0}
+            ).is_success
+            expire(*asked)
+
+        capacity.expire = meanwhile
+        capacity.reconcile()
+        assert scaler.job(job_id).status == "running"
 
 
 def ended(scaler: Scaler, job_id: str) -> Job:
