@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from learning.aggregation.function_steps import FunctionSteps, LostCall
 from learning.aggregation.weighting import Arrived
@@ -21,6 +21,7 @@ from learning.data.samples import SAMPLE_FIELDS, Minibatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.steps import GradientHyperparameters
+from services.learner.rounds.gradient_times import GradientTimes
 from services.learner.rounds.left_early import LeftEarly
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
@@ -55,32 +56,6 @@ class _Open:
     repeat_after_s: float = _REPEAT_AFTER_S
     give_up_at: float = 0.0
     """`time.monotonic`."""
-
-
-@dataclass(slots=True)
-class _Times:
-    """Seconds of the calls that arrived, summed up."""
-
-    num: int = 0
-    sums: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(("invoke_s", "fetch_s", "compute_s", "push_s"), 0.0)
-    )
-
-    def add(self, message: GradientMessage, asked_at: float, now: float) -> None:
-        done_at = message.started_at + message.fetch_s + message.compute_s
-        # Clocks of two machines: a difference may be below 0.
-        seconds = {
-            "invoke_s": max(0.0, message.started_at - asked_at),
-            "fetch_s": message.fetch_s,
-            "compute_s": message.compute_s,
-            "push_s": max(0.0, now - done_at),
-        }
-        self.num += 1
-        for name, value in seconds.items():
-            self.sums[name] += value
-
-    def means(self) -> dict[str, float]:
-        return {name: value / max(1, self.num) for name, value in self.sums.items()}
 
 
 class CachedGradientDesk:
@@ -138,7 +113,7 @@ class CachedGradientDesk:
         self._first = self._num_calls = self._num_requests = 0
         self._requests: list[_Open] = []
         self._records: list[GradientRecord] = []
-        self._times = _Times()
+        self._times = GradientTimes()
 
     def close_round(self) -> GradientRecord | None:
         """Let nothing more into the round; return what became of its gradients."""
