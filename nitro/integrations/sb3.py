@@ -267,7 +267,7 @@ def _require_supported(model: NitroPPO) -> None:
     if not isinstance(space, spaces.Box) or len(space.shape) != 1:
         raise CommandError(f"observations: must be vectors of numbers, got {space}")
     extractor = type(model.policy.features_extractor)
-    if model.pool is not None and extractor not in (FlattenExtractor, NormalisedObservations):
+    if extractor not in (FlattenExtractor, NormalisedObservations):
         raise CommandError(
             f"features_extractor_class: actors would not run {extractor.__name__}; put its layers "
             "into net_arch"
