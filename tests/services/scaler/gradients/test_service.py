@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -118,12 +119,18 @@ class Rig:
         return answer.order is not None
 
 
-@pytest.fixture
-def rig(tmp_path: Path, cache_url: str) -> Iterator[Rig]:
+@contextmanager
+def opened_rig(folder: Path, cache_url: str) -> Iterator[Rig]:
     with GradientCache(cache_url) as cache:
-        made = Rig(tmp_path / "jobs.sqlite3", cache, budget_usd=100.0)
+        made = Rig(folder / "jobs.sqlite3", cache, budget_usd=100.0)
         yield made
         made.store.close()
+
+
+@pytest.fixture
+def rig(tmp_path: Path, cache_url: str) -> Iterator[Rig]:
+    with opened_rig(tmp_path, cache_url) as made:
+        yield made
 
 
 def test_a_request_is_launched_once_however_often_it_is_asked_for(rig: Rig) -> None:

@@ -14,8 +14,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.store.base import Change, JobRecord
 from services.scaler.store.changing import change_job
-from shared.cache.gradients import GradientCache
-from tests.services.scaler.gradients.test_service import BASIS, Rig
+from tests.services.scaler.gradients.test_service import BASIS, Rig, opened_rig
 from tests.services.scaler.money.test_accounting_spending import NOW
 from tests.services.scaler.services_without_network import TIMEOUT_S, SilentCache
 from tests.services.scaler.simulated_job import ChanceInvoker
@@ -37,10 +36,8 @@ def changes_of(rig: Rig) -> JobChanges:
 
 @pytest.fixture
 def rig(tmp_path: Path, cache_url: str) -> Iterator[Rig]:
-    with GradientCache(cache_url) as cache:
-        made = Rig(tmp_path / "jobs.sqlite3", cache, budget_usd=100.0)
+    with opened_rig(tmp_path, cache_url) as made:
         yield made
-        made.store.close()
 
 
 def test_a_job_that_has_lost_its_last_learner_keeps_no_money_for_gradients(rig: Rig) -> None:
