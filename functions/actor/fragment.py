@@ -218,7 +218,9 @@ class Fragment:
             if isinstance(state, Exception):
                 raise state
             so_far = (self._returns[b], self._lengths[b], self._discounted[b])
-            self._left[b] = encode(Snapshot(state, action, *(() if action is None else so_far)))
+            if action is None:  # the next episode begins where this one is left
+                so_far = (0.0, 0, 0.0)
+            self._left[b] = encode(Snapshot(state, action, *so_far))
         except Exception as error:  # as above, one raised before
             self._tell_begun_anew(b, error)
 
