@@ -6,7 +6,8 @@ Writes one line of JSON to standard output: raw scores of whole games with sampl
 training, seconds it took, and versions. Preprocessing is the library's own. Hyper-parameters are
 those of our preset `standard` for images, as far as the library has them: its value loss has no
 factor of one half, hence half our coefficient, and takes the clipped value alone where ours takes
-the worse of the two. A round is eight environments of 128 steps, which go on from round to round.
+the worse of the two. A round is eight environments of 128 steps, each in a process of its own, which
+go on from round to round.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.vec_env import VecFrameStack
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
 
 NUM_ENVS = 8
 STEPS_PER_ENV = 128
@@ -30,7 +31,8 @@ NUM_STACKED = 4
 
 def build(env_id: str, *, seed: int) -> Any:
     """Return the agent."""
-    env = VecFrameStack(make_atari_env(env_id, n_envs=NUM_ENVS, seed=seed), NUM_STACKED)
+    games = make_atari_env(env_id, n_envs=NUM_ENVS, seed=seed, vec_env_cls=SubprocVecEnv)
+    env = VecFrameStack(games, NUM_STACKED)
     return PPO(
         "CnnPolicy",
         env,
