@@ -22,7 +22,8 @@ CONDITIONS: dict[Sampler, str] = {"own": "its own sampler", "nitro": "Nitro's ac
 _ACTORS = (8, 2)
 """Of a full run, and of a quick one."""
 _QUICK_FRAGMENT = 64
-_UPDATES_BETWEEN_EVALUATIONS = 14
+_EVALUATIONS = 7
+"""Of one run, besides that before any training."""
 _EPISODES = 10
 _POINTS = 11
 _CLAIM = "With Nitro's actors the framework learns as it does with its own sampler (ours)"
@@ -71,7 +72,7 @@ def framework_experiment(
                     steps=scale.of(updates * update, 512),
                     num_actors=scale.of(*_ACTORS),
                     fragment=scale.of(fragment, _QUICK_FRAGMENT),
-                    evaluate_every_steps=scale.of(_UPDATES_BETWEEN_EVALUATIONS * update, 256),
+                    evaluate_every_steps=scale.of(updates // _EVALUATIONS * update, 256),
                     episodes=scale.of(_EPISODES, 2),
                     minibatch=minibatch,
                     epochs=scale.of(epochs, 1),

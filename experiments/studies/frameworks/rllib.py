@@ -7,7 +7,7 @@ EXPERIMENT = framework_experiment(
     "rllib",
     title="RLlib with Nitro's actors",
     paper="Figures 12 to 14",
-    updates=49,
+    updates=490,
     minibatch=128,
     epochs=10,
 )

@@ -7,7 +7,7 @@ EXPERIMENT = framework_experiment(
     "sb3",
     title="Stable-Baselines3 with Nitro's actors",
     paper="none: the paper has RLlib and MSRL (Figures 12 to 14)",
-    updates=98,
+    updates=490,
     minibatch=64,
     epochs=10,
 )
