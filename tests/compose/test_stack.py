@@ -134,7 +134,9 @@ def test_a_job_learns_on_functions(stack: Stack, tmp_path: Path) -> None:
     stack.copy_run(job.job_id, tmp_path)
     lines = (tmp_path / job.job_id / "rounds.jsonl").read_text().splitlines()
     results = [result for line in lines if (result := json.loads(line)["result"])]
-    assert all(result["gradients"]["used"] == 8 for result in results)
+    counts = [result["gradients"] for result in results]
+    # On a busy machine a gradient may be older than the bound.
+    assert all(c["used"] > 0 and c["used"] + c["stale"] == c["asked"] == 8 for c in counts), counts
 
 
 def test_more_actor_containers_are_more_execution_environments(stack: Stack) -> None:
