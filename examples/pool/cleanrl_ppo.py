@@ -126,7 +126,7 @@ def main(arguments=None):
             print(f"round {round.number}: {round.actors} actors, {steps} steps, return {returns}")
             if steps >= args.total_steps:
                 break
-        best = max((each.mean_return for each in pool.evaluations), default=float("nan"))
+    best = max((each.mean_return for each in pool.evaluations), default=float("nan"))
     why = pool.stopped or "all steps made"
     print(f"{why}: best evaluation {best:.1f}, {pool.cost_usd:.4f} USD")
     return best

@@ -121,7 +121,7 @@ def main(arguments=None):
             print(f"round {round.number}: {round.actors} actors, {steps} steps, return {returns}")
             if steps >= args.total_steps:
                 break
-        best = max((each.mean_return for each in pool.evaluations), default=float("nan"))
+    best = max((each.mean_return for each in pool.evaluations), default=float("nan"))
     print(f"{pool.stopped or 'all steps made'}: best evaluation {best:.1f}")
     return best
 

@@ -181,11 +181,15 @@ def pool_settings(config: Any) -> dict[str, Any]:
     settings = dict(config.env_config.get(SETTINGS_KEY, {}))
     if "fragment" in settings:
         raise CommandError("nitro.fragment: is RLlib's rollout_fragment_length; set that")
+    if "policy_map" in settings:
+        raise CommandError("nitro.policy_map: is that of RLlib's default model; leave it out")
     # Said to the pool, whose own default is another.
     actors = settings.setdefault("actors", config.num_envs_per_env_runner)
     fragment = config.rollout_fragment_length
     if fragment == "auto":
-        fragment = max(1, config.total_train_batch_size // min(_range(actors)))
+        columns = min(_range(actors)) * settings.get("envs_per_actor", 1)
+        # Rounded up: RLlib asks again for as long as a sample is missing.
+        fragment = max(1, -(-config.total_train_batch_size // columns))
     own = _own(config.env_config)
     return {**settings, "fragment": fragment, **({"env_kwargs": own} if own else {})}
 
@@ -232,10 +236,12 @@ def _require_supported(config: Any) -> None:
         )
     if config.is_multi_agent:
         raise CommandError("multi_agent: actors roll out one agent's policy")
-    if config._env_to_module_connector is not None:
-        raise CommandError(
-            "env_to_module_connector: actors do not run connectors; use a wrapper of the "
-            "environment instead"
-        )
+    for name in ("env_to_module_connector", "module_to_env_connector"):
+        if getattr(config, f"_{name}") is not None:
+            raise CommandError(
+                f"{name}: actors do not run connectors; use a wrapper of the environment instead"
+            )
+    if config.explore is False:
+        raise CommandError("explore: must be True, as a round of Nitro's actors explores")
     if not config.normalize_actions:
         raise CommandError("normalize_actions: must be True, as actors map [-1, 1] to the bounds")

@@ -138,7 +138,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
             last_values = self.policy.predict_values(self._tensor(batch.last_observations))
         dones = (batch.terminated | batch.truncated)[-1]
         rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
-        self._round = batch, rollout_buffer.advantages.copy()  # the update flattens the buffer
+        self._round = batch, self._learned(rollout_buffer.advantages)
         self._log(batch)
         callback.on_rollout_end()
         return True
@@ -158,6 +158,13 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         extractor = self.policy.features_extractor
         normalises = isinstance(extractor, NormalisedObservations)
         return extractor.normalised(policy) if normalises else policy
+
+    def _learned(self, advantages: Floats) -> Floats:
+        """Return advantages as the update takes them; it flattens the buffer's."""
+        if not self.normalize_advantage:
+            return advantages.copy()
+        normalised: Floats = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        return normalised
 
     def _buffer(self, batch: Batch) -> RolloutBuffer:
         return self.rollout_buffer_class(

@@ -31,6 +31,7 @@ from nitro.pool.open_pool import OpenPool
 from nitro.pool.policy import Policy
 from nitro.pool.policy_maps import Module, PolicyMap, named_map, policy_of
 from nitro.pool.round import Round
+from nitro.pool.round_calls import checked_stats
 from nitro.pool.stopping import as_errors
 from nitro.python.makers import Maker, maker_name
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -141,6 +142,8 @@ class ActorPool:
         self._module: Module = None
 
     def __enter__(self) -> Self:
+        if self._opened is not None:
+            raise CommandError("the pool was open before: make another for another job")
         self._leaving = ExitStack()
         self._opened = OpenPool(self._leaving.enter_context(self._opening))
         return self
@@ -152,7 +155,7 @@ class ActorPool:
         traceback: TracebackType | None,
     ) -> bool:
         with self._leaving:
-            self._open.finish(error)
+            self._open.finish(error, newest=self._newest)
         return self._open.stopped_by(error) is not None
 
     # --- what it is -------------------------------------------------------------------------
@@ -210,9 +213,7 @@ class ActorPool:
             with as_errors():
                 plan = self._open.rounds.preview()
                 if plan.stop is not None:
-                    module = self._module
-                    policy = None if module is None else policy_of(module, self._policy_map)
-                    self._open.rounds.end(policy, plan.stop)
+                    self._open.rounds.end(self._newest(), plan.stop)
                     return
             yield Round(plan, self._open.calls.bills)
             made += 1
@@ -237,6 +238,8 @@ class ActorPool:
         """
         if self._spec.open_rounds > 1:
             raise CommandError("collect is for rounds_in_flight=1: use stream, or another pool")
+        if self._open.fragments.has_begun:
+            raise CommandError("collect: this pool's rounds are streamed; use another pool")
         require_within(actors, self._spec)
         policy = policy_of(module, self._policy_map)
         self._module = module
@@ -251,6 +254,7 @@ class ActorPool:
         `rounds_in_flight` rounds are open at a time. Whenever the oldest is over, the module's
         present weights are published as the next version and another round is opened with them. A
         fragment's `versions` say which one chose its actions; `pool.policy_version` is the newest.
+        A pool streams once.
 
         Args:
             module: What `collect` takes, read anew for each round; or a function that returns it.
@@ -259,7 +263,8 @@ class ActorPool:
         Raises:
             PolicyNotSupportedError: Actors cannot run the policy; says what they can.
             PoolStopped: The job has ended before.
-            CommandError: Nothing came of several rounds, or API or cache cannot be reached.
+            CommandError: The pool has made rounds before, nothing came of several rounds, or API or
+                cache cannot be reached.
         """
 
         def newest() -> Policy:
@@ -267,6 +272,9 @@ class ActorPool:
             found = module() if is_function else module
             return policy_of(found, self._policy_map)
 
+        self._open.calls.require_open()
+        if self._open.fragments.has_begun or self._open.rounds.has_begun:
+            raise CommandError("stream: this pool has made rounds before; use another pool")
         with as_errors():
             yield from self._open.fragments.fragments(newest, most_rounds=rounds)
         self._open.is_complete = True
@@ -292,6 +300,10 @@ class ActorPool:
             curvature: As `nitro.measure_curvature` returns it; for `nitro` and `marginal`.
             gradient_noise: The same's, or one's own; for `kungfu`. Default: the curvature's.
             stats: Scalars of the update, such as `{"loss": 0.1, "kl": 0.01}`, for the dashboard.
+
+        Raises:
+            CommandError: A name has other characters than letters, digits and `_.-`, or a value is
+                not finite.
         """
         report = self._open.calls.report
         if curvature is not None:
@@ -299,7 +311,11 @@ class ActorPool:
             gradient_noise = gradient_noise or curvature.gradient_noise
         if gradient_noise is not None:
             report.gradient_noise = gradient_noise
-        report.stats.update({name: float(value) for name, value in (stats or {}).items()})
+        report.stats.update(checked_stats(stats or {}))
+
+    def _newest(self) -> Policy | None:
+        """Return the policy that the program has by now; None before the first round."""
+        return None if self._module is None else policy_of(self._module, self._policy_map)
 
     @property
     def _open(self) -> OpenPool:

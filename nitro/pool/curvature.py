@@ -48,7 +48,7 @@ def measure_curvature(
         detector: How many samples and products to spend; default: as in a job.
 
     Returns:
-        `lambda_max`, `lambda_min` and `residual`; `gradient_noise`, between 16 columns at most; and
+        `lambda_max`, `lambda_min` and `residual`; `gradient_noise`, between 16 actors at most; and
         `fragment_noise`, of the policy that the batch was collected with, in the plain norm, which
         the policy `marginal` goes by. None where nothing is finite, or all advantages are 0.
 
@@ -99,7 +99,8 @@ def _samples(batch: Batch, advantages: Array, before: DensePolicy) -> TrainingBa
         log_prob=log_prob,
         outputs=before.policy_outputs(observation).detach(),
         behaviour_log_prob=log_prob,
-        num_trajectories=batch.num_columns,
+        # What an actor brings is one fragment, whatever its environments: so actors are priced.
+        num_trajectories=len(np.unique(batch.actors)),
     )
 
 

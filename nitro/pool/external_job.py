@@ -12,6 +12,17 @@ from shared.contracts.scaling_spec import Policy as ScalingPolicy
 
 Actors = int | tuple[int, int]
 Scaling = str | Mapping[str, Any] | ScalingPolicy
+_SAID_OTHERWISE = {
+    "env_id": "env",
+    "steps_per_actor": "fragment",
+    "scaling": "policy",
+    "stop": "budget_usd, max_rounds, max_wall_s and target_return",
+    "evaluation": "evaluate_every and evaluation_episodes",
+    "episodes": "horizon",
+    "algorithm": "nothing, as the program learns",
+    "learner": "nothing, as the program learns",
+}
+"""Fields of a job that a pool has arguments for."""
 _EVERY_ROUNDS = 5
 """Rounds between two evaluations of a job with a target, where nobody says."""
 
@@ -39,6 +50,9 @@ def external_spec(
     Raises:
         CommandError: A field is wrong; one line each.
     """
+    for name, instead in _SAID_OTHERWISE.items():
+        if name in fields:
+            raise CommandError(f"{name}: a pool does not take it; use {instead}")
     if evaluate_every is None:
         evaluate_every = 0 if target_return is None else _EVERY_ROUNDS
     fewest, most = (actors, actors) if isinstance(actors, int) else actors
@@ -60,13 +74,18 @@ def external_spec(
         "steps_per_actor": fragment * envs_per_actor,
         "envs_per_actor": envs_per_actor,
         "actors": {"min": fewest, "max": most},
-        "scaling": _scaling(policy or _default_policy(rounds_in_flight), fewest, most),
+        "scaling": _scaling(policy or _default_policy(rounds_in_flight)),
         "episodes": {"horizon": horizon},
         "stop": stop,
         "evaluation": {"every_rounds": evaluate_every, "episodes": evaluation_episodes},
     }
+    fixed = {"scaling": {"policy": "fixed", "num_actors": most}}
     try:
-        return JobSpec.model_validate(said)
+        if fewest < most:
+            return JobSpec.model_validate(said)
+        if policy is not None:  # it has nothing to decide, and may be wrong all the same
+            JobSpec.model_validate(said)
+        return JobSpec.model_validate(said | fixed)
     except ValidationError as error:
         raise refusal(error) from error
 
@@ -113,9 +132,7 @@ def _default_policy(rounds_in_flight: int) -> str:
     return "marginal" if rounds_in_flight == 1 else "nitro"
 
 
-def _scaling(policy: Scaling, fewest: int, most: int) -> object:
-    if fewest == most:
-        return {"policy": "fixed", "num_actors": most}
+def _scaling(policy: Scaling) -> object:
     if isinstance(policy, str):
         return {"policy": policy}
     return policy if isinstance(policy, ScalingPolicy) else dict(policy)

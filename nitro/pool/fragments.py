@@ -42,6 +42,11 @@ class OverlappingFragments:
         self.policy_version = -1
         """The newest that was published."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a round was opened."""
+        return self.policy_version >= 0
+
     def fragments(
         self, policy: Callable[[], Policy], *, most_rounds: int | None
     ) -> Iterator[Batch]:

@@ -1,11 +1,13 @@
 """A pool whose block was entered: its job, what makes its rounds, and how the job ends."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from nitro.errors import CommandError
 from nitro.pool.connection import Connection
 from nitro.pool.fragments import OverlappingFragments
+from nitro.pool.policy import Policy
 from nitro.pool.round_calls import RoundCalls
 from nitro.pool.rounds import SyncRounds
 from nitro.pool.stopping import PoolStopped, as_errors
@@ -49,11 +51,12 @@ class OpenPool:
             return error
         return None
 
-    def finish(self, error: BaseException | None) -> None:
-        """Tell the scaler that the job has ended, and why.
+    def finish(self, error: BaseException | None, *, newest: Callable[[], Policy | None]) -> None:
+        """Tell the scaler what came of the last round, that the job has ended, and why.
 
         Args:
             error: What ended the block, if anything did.
+            newest: Returns the policy that the program has by now.
 
         Raises:
             CommandError: The scaler cannot be told, and nothing else went wrong.
@@ -62,6 +65,8 @@ class OpenPool:
         if stopped is not None:
             self.calls.stop, error = stopped.reason, None
         try:
+            if error is None and stopped is None:
+                self._end_rounds(newest)
             if not self._to.lease.lost:  # then the scaler has ended the job, or will
                 self._tell_end(error)
         except CommandError:
@@ -72,6 +77,20 @@ class OpenPool:
             with suppress(CommandError):
                 self._known_usd = self._to.client.cost(self.job_id).settled_usd
             self._is_over = True
+
+    def _end_rounds(self, newest: Callable[[], Policy | None]) -> None:
+        """End the round whose batch the program has, with the final evaluation."""
+        if not self.rounds.is_open or self.calls.stop is not None or self._to.lease.lost:
+            return
+        ours: StopReason = "max_rounds" if self.is_complete else "user"
+        try:
+            with as_errors():
+                self.rounds.end(newest(), ours)
+        except PoolStopped as stopped:
+            self.calls.stop = stopped.reason
+        else:
+            if self.calls.stop == ours:
+                self.calls.stop = None  # the loop itself ended
 
     def _tell_end(self, error: BaseException | None) -> None:
         status, reason = _outcome(error, self.calls.stop, is_complete=self.is_complete)
@@ -93,7 +112,8 @@ def _outcome(
 ) -> tuple[Any, StopReason]:
     # Another pool's end is none of this one's errors.
     quiet = KeyboardInterrupt | GeneratorExit | PoolStopped
-    if error is not None and not isinstance(error, quiet):
+    leaves = isinstance(error, SystemExit) and not error.code
+    if error is not None and not leaves and not isinstance(error, quiet):
         return "failed", "error"
     if stop is None and is_complete and error is None:
         return "succeeded", "max_rounds"

@@ -71,6 +71,24 @@ class Policy:
     observation_scale: Float32 | None = None
     observation_clip: float = 10.0
 
+    def __post_init__(self) -> None:
+        """Copy the arrays.
+
+        Raises:
+            PolicyNotSupportedError: A mean is given without a scale, or the other way round.
+        """
+        if (self.observation_mean is None) != (self.observation_scale is None):
+            raise PolicyNotSupportedError(
+                "observation_mean and observation_scale: give both, or neither"
+            )
+        for name in ("weights", "biases"):
+            copies = tuple(np.array(each, np.float32) for each in getattr(self, name))
+            object.__setattr__(self, name, copies)
+        for name in ("log_std", "observation_mean", "observation_scale"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, np.array(given, np.float32))
+
     def numpy(self, environment: EnvironmentSpec) -> NumpyPolicy:
         """Return the policy as actors run it in an environment: `sample`, `log_prob`, `mode`.
 

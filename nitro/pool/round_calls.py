@@ -1,16 +1,20 @@
 """What a pool does for any round, whether rounds overlap or not: publish, ask, note, evaluate."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter, ValidationError
 
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.pool.connection import Connection
 from nitro.pool.stopping import PoolStopped
+from nitro.spec.spec_file import refusal
 from services.learner.rounds.collector import RoundCollector
 from services.learner.rounds.streams import Streams
 from services.learner.scaler.client import LeaseLostError
 from shared.contracts.jobs import StopReason
+from shared.contracts.message import Identifier, Number
 from shared.contracts.rounds import (
     Curvature,
     EvaluationResult,
@@ -29,6 +33,21 @@ class Report:
     curvature: Curvature | None = None
     gradient_noise: GradientNoise | None = None
     stats: dict[str, float] = field(default_factory=dict)
+
+
+_STATS = TypeAdapter(dict[Identifier, Number])
+
+
+def checked_stats(stats: Mapping[str, float]) -> dict[str, float]:
+    """Return scalars as a round's result can have them.
+
+    Raises:
+        CommandError: One cannot be there; names it.
+    """
+    try:
+        return _STATS.validate_python({name: float(value) for name, value in stats.items()})
+    except ValidationError as error:
+        raise CommandError(f"stats: {refusal(error)}") from error
 
 
 class Bills:

@@ -52,6 +52,16 @@ class SyncRounds:
         self.next_round = 0
         """Also the version of the policy that it is collected with."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a round was collected."""
+        return self._open is not None or self.next_round > 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the user has a round's batch whose result nobody was told."""
+        return self._open is not None
+
     def preview(self) -> RoundPlan:
         """Return what the next round would be, or why there is none; nothing is launched."""
         self._end_round()
@@ -96,10 +106,15 @@ class SyncRounds:
         )
 
     def end(self, policy: Policy | None, why: StopReason) -> None:
-        """Have the job's last plan made, with an evaluation of the policy if there is one."""
+        """Have the job's last plan made, with an evaluation of the policy.
+
+        Without a policy no round was collected, and nothing is asked for.
+        """
         self._end_round()
-        if policy is not None:
-            self._calls.publish(self.next_round, policy.encoded(self._calls.environment))
+        if policy is None:
+            self._calls.stop = why
+            return
+        self._calls.publish(self.next_round, policy.encoded(self._calls.environment))
         plan = self._ask(ends=why)
         self._forget_last_round()
         self._calls.finish(plan)
@@ -169,7 +184,7 @@ class SyncRounds:
 
     def _end_round(self) -> None:
         """Close the round whose batch the user has learned from; without effect if none is."""
-        done, self._open = self._open, None
+        done = self._open
         if done is None:
             return
         learned_at = time.perf_counter()
@@ -198,6 +213,7 @@ class SyncRounds:
             stats=self._calls.report.stats,
             timing=timing,
         )
+        self._open = None
         self.next_round += 1
 
 

@@ -126,9 +126,9 @@ def end_of_the_job() -> str:
     return said
 
 
-def pool_of_few_settings() -> dict[str, Any]:
-    """What the pool is told where nothing says how many actors there are."""
-    config = PPOConfig().environment("CartPole-v1", env_config={"nitro": {"policy": "nitro"}})
+def pool_of_few_settings(**settings: Any) -> dict[str, Any]:
+    """What the pool is told where nothing says how long a fragment is."""
+    config = PPOConfig().environment("CartPole-v1", env_config={"nitro": settings})
     config.env_runners(rollout_fragment_length="auto", num_envs_per_env_runner=4)
     return pool_settings(config.training(train_batch_size_per_learner=4000))
 
@@ -151,6 +151,9 @@ def refusals() -> dict[str, str]:
     return {
         "runners": refusal(built(num_env_runners=1)),
         "connector": refusal(built(env_to_module_connector=lambda *_a, **_k: MeanStdFilter())),
+        "action connector": refusal(built(module_to_env_connector=lambda *_a, **_k: [])),
+        "explore": refusal(built(explore=False)),
+        "map": refusal(lambda: ppo(policy_map="sb3").build_algo()),
         "actions": refusal(lambda: ppo().environment(normalize_actions=False).build_algo()),
         "fragment": refusal(lambda: ppo(fragment=32).build_algo()),
         "activation": refusal(
@@ -178,7 +181,11 @@ def main() -> None:
         "free": probabilities(free_log_std=True),
         "appo": trains(APPOConfig()),
         "impala": trains(IMPALAConfig()),
-        "few settings": pool_of_few_settings(),
+        "few settings": pool_of_few_settings(policy="nitro"),
+        "fragments": [
+            pool_of_few_settings(**each)["fragment"]
+            for each in ({"actors": (3, 12)}, {"actors": 2, "envs_per_actor": 4})
+        ],
         "end": end_of_the_job(),
         "refusals": refusals(),
     }

@@ -111,7 +111,14 @@ def cut_and_scaled(**settings: Any) -> dict[str, Any]:
                 for a, b in zip(weights, model.policy.parameters(), strict=True)
             )
     scale = getattr(model.policy.features_extractor, "scale", torch.ones(1))
-    return {"off": off, "learned": changed, "scaled": bool((scale != 1).any())}
+    assert model._round is not None
+    measured = model._round[1]  # as the detector takes them
+    return {
+        "off": off,
+        "learned": changed,
+        "scaled": bool((scale != 1).any()),
+        "measured": [float(measured.mean()), float(measured.std())],
+    }
 
 
 def rollout(model: NitroPPO, batches: list[nitro.Batch]) -> dict[str, float]:

@@ -60,6 +60,7 @@ def test_the_end_of_the_job_is_said(checks: dict[str, Any]) -> None:
 
 def test_the_number_that_the_fragment_goes_by_is_the_pools(checks: dict[str, Any]) -> None:
     assert checks["few settings"] == {"policy": "nitro", "actors": 4, "fragment": 1000}
+    assert checks["fragments"] == [1334, 500]  # the fewest actors bring 4,000 steps, or few more
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,9 @@ def test_the_number_that_the_fragment_goes_by_is_the_pools(checks: dict[str, Any
     [
         ("runners", "num_env_runners: must be 0"),
         ("connector", "env_to_module_connector"),
+        ("action connector", "module_to_env_connector"),
+        ("explore", "explore: must be True"),
+        ("map", "nitro.policy_map"),
         ("actions", "normalize_actions"),
         ("fragment", "rollout_fragment_length"),
         ("activation", "ELU"),

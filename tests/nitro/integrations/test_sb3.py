@@ -57,6 +57,7 @@ def test_actors_and_library_agree_on_probabilities_and_advantages(
         assert found["cut"] > 0
         assert found["log_prob"] < 1e-4
         assert found["advantage"] < 1e-3
+    assert checks[kind]["measured"] == pytest.approx([0.0, 1.0], abs=1e-3)
 
 
 def test_an_extractor_of_the_values_own_normalises_as_well(checks: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import sys
 from typing import Any
 
 import httpx
@@ -194,6 +195,52 @@ def test_leaving_the_loop_ends_the_job(shared_system: LocalSystem, client: Nitro
     assert (job.status, job.stop_reason) == ("stopped", "user")
 
 
+def test_the_loops_own_end_has_the_last_rounds_result_and_a_final_evaluation(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    with pool_at(shared_system, evaluate_every=5, evaluation_episodes=2) as pool:
+        for _ in pool.rounds(2):
+            pool.collect(cartpole_net())
+            pool.report(stats={"loss": 0.25})
+        before = [each.policy_version for each in pool.evaluations]
+    assert pool.stopped is None
+    assert [each.policy_version for each in pool.evaluations] == [*before, 2]
+    job = client.get(pool.job_id)
+    assert (job.status, job.stop_reason) == ("succeeded", "max_rounds")
+    assert job.progress.last_return == pool.evaluations[-1].mean_return
+    results = [record.result for record in client.rounds(job.job_id).rounds]
+    assert [result.stats for result in results if result is not None] == 2 * [{"loss": 0.25}]
+
+
+@pytest.mark.parametrize(
+    ("stats", "told"), [({"losses/policy": 0.1}, "losses/policy"), ({"kl": float("nan")}, "kl")]
+)
+def test_stats_that_a_round_cannot_have_are_refused_where_they_are_told(
+    shared_system: LocalSystem, stats: dict[str, float], told: str
+) -> None:
+    with pool_at(shared_system) as pool:
+        pool.collect(cartpole_net())
+        with pytest.raises(CommandError, match=told):
+            pool.report(stats=stats)
+        assert pool.collect(cartpole_net()).round == 1
+
+
+def test_a_program_that_exits_well_has_not_failed(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    pool = pool_at(shared_system)
+
+    def program() -> None:
+        with pool:
+            pool.collect(cartpole_net())
+            sys.exit(0)
+
+    with pytest.raises(SystemExit):
+        program()
+    job = client.get(pool.job_id)
+    assert (job.status, job.stop_reason) == ("stopped", "user")
+
+
 def test_an_exception_of_the_loops_own_is_the_jobs_error(
     shared_system: LocalSystem, client: NitroClient
 ) -> None:
@@ -371,6 +418,9 @@ def test_an_environment_that_fails_ends_the_round_with_its_own_words(
         ({"horizon": "never"}, "episodes.horizon: must be limit, fragment"),
         ({"learner_id": 1}, "learner_id"),
         ({"rounds_in_flight": 2, "policy": "marginal"}, "marginal"),
+        ({"actors": 8, "policy": "kungfuu"}, "scaling"),
+        ({"stop": {"budget_usd": 0.1}}, "stop: a pool does not take it; use budget_usd"),
+        ({"learner": "gpu"}, "learner: a pool does not take it; use nothing"),
     ],
 )
 def test_wrong_arguments_are_named_before_anything_starts(
@@ -386,6 +436,10 @@ def test_a_pool_works_in_its_block_alone(shared_system: LocalSystem) -> None:
         pool.collect(cartpole_net())
     with pytest.raises(CommandError, match="not open"):
         next(pool.rounds())
+    with pool:
+        pass
+    with pytest.raises(CommandError, match="open before"), pool:
+        pass
 
 
 def test_several_pools_share_a_system(shared_system: LocalSystem, client: NitroClient) -> None:

@@ -1,6 +1,8 @@
 """The detector on policies of others: against the exact Hessian of the surrogate objective."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.job_spec import DetectorRule
 
-STEPS, COLUMNS = 6, 5
+STEPS, COLUMNS = 6, 8
 ALL = DetectorRule(num_samples=STEPS * COLUMNS, tolerance=1e-5)
 
 
@@ -147,7 +149,7 @@ def test_without_advantages_the_rewards_to_come_are_taken() -> None:
 def test_advantages_of_another_shape_are_refused() -> None:
     module = nn.Sequential(nn.Linear(3, 2))
     batch = made_batch(module, DiscreteActionSpec(n=2))
-    with pytest.raises(CommandError, match=r"shape \(3,\), and the batch's steps are \(6, 5\)"):
+    with pytest.raises(CommandError, match=r"shape \(3,\), and the batch's steps are \(6, 8\)"):
         measure_curvature(module, batch, np.zeros(3))
 
 
@@ -155,3 +157,29 @@ def test_nothing_is_measured_without_advantages() -> None:
     module = nn.Sequential(nn.Linear(3, 2))
     batch = made_batch(module, DiscreteActionSpec(n=2))
     assert measure_curvature(module, batch, np.zeros((STEPS, COLUMNS))) is None
+
+
+def test_an_actors_environments_are_one_fragment() -> None:
+    """The noise of four actors with two columns each is that of four columns twice as long."""
+    module = nn.Sequential(nn.Linear(3, 2))
+    batch = made_batch(module, DiscreteActionSpec(n=2))
+    gains = np.random.default_rng(4).standard_normal((STEPS, COLUMNS))
+
+    def one_after_the_other(array: np.ndarray) -> np.ndarray:
+        return np.concatenate([array[:, ::2], array[:, 1::2]])
+
+    names = ("observations", "actions", "log_probs", "rewards", "terminated", "truncated")
+    longer: dict[str, Any] = {name: one_after_the_other(getattr(batch, name)) for name in names}
+    four = np.arange(4)
+    side_by_side = replace(batch, actors=np.repeat(four, 2))
+    found = measure_curvature(module, side_by_side, gains, detector=ALL)
+    expected = measure_curvature(
+        module, replace(batch, actors=four, **longer), one_after_the_other(gains), detector=ALL
+    )
+    assert found is not None
+    assert expected is not None
+    assert found.fragment_noise is not None
+    assert expected.fragment_noise is not None
+    for name in ("squared_norm", "variance"):
+        theirs = getattr(expected.fragment_noise, name)
+        assert getattr(found.fragment_noise, name) == pytest.approx(theirs, rel=1e-4)

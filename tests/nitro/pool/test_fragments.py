@@ -87,3 +87,16 @@ def test_rounds_of_their_own_are_for_pools_without_overlap(shared_system: LocalS
         pytest.raises(CommandError, match="use stream"),
     ):
         pool.collect(cartpole_net())
+
+
+def test_a_pool_streams_once_or_collects(shared_system: LocalSystem) -> None:
+    with pool_at(shared_system) as pool:
+        assert {batch.round for batch in pool.stream(cartpole_net(), rounds=2)} == {0, 1}
+        with pytest.raises(CommandError, match="made rounds before"):
+            next(iter(pool.stream(cartpole_net(), rounds=2)))
+        with pytest.raises(CommandError, match="are streamed"):
+            pool.collect(cartpole_net())
+    with pool_at(shared_system) as pool:
+        pool.collect(cartpole_net())
+        with pytest.raises(CommandError, match="made rounds before"):
+            next(iter(pool.stream(cartpole_net())))

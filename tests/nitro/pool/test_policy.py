@@ -152,3 +152,19 @@ def test_a_policy_that_diverged_is_refused() -> None:
     nn.init.constant_(module.get_parameter("0.bias"), float("nan"))
     with pytest.raises(PolicyNotSupportedError, match=r"'policy.0.bias' is not finite"):
         policy_of(module).encoded(environment(DiscreteActionSpec(n=3)))
+
+
+def test_what_happens_to_the_arrays_later_does_not_show() -> None:
+    weight, bias = np.ones((2, 5), np.float32), np.zeros(2, np.float32)
+    policy = Policy(weights=(weight,), biases=(bias,))
+    weight[:] = 2.0
+    assert policy.weights[0].tolist() == [[1.0] * 5] * 2
+
+
+def test_half_a_normalisation_is_refused() -> None:
+    with pytest.raises(PolicyNotSupportedError, match="give both, or neither"):
+        Policy(
+            weights=(np.ones((2, 5), np.float32),),
+            biases=(np.zeros(2, np.float32),),
+            observation_mean=np.zeros(5, np.float32),
+        )
