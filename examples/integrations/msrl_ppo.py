@@ -128,9 +128,9 @@ def main() -> None:
     ) as pool:
         trainer = NitroPPOTrainer(MSRL(algorithm(pool)), config.trainer_params, pool)
         trainer.train(options.rounds, [TimeCallback(), LossCallback()])
-        for evaluation in pool.evaluations:
-            print(f"return {evaluation.mean_return:.0f} after {evaluation.policy_version} rounds")
-        print(f"projected cost: ${pool.cost_usd:.4f}")
+    for evaluation in pool.evaluations:
+        print(f"return {evaluation.mean_return:.0f} after {evaluation.policy_version} rounds")
+    print(f"projected cost: ${pool.cost_usd:.4f}")
 
 
 if __name__ == "__main__":

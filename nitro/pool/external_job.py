@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from nitro.errors import CommandError
 from nitro.spec.spec_file import refusal
 from shared.contracts.job_spec import MAX_ROUNDS, JobSpec
 from shared.contracts.scaling_spec import Policy as ScalingPolicy
+from shared.contracts.scaling_spec import Scaling as KnownScaling
 
 Actors = int | tuple[int, int]
 Scaling = str | Mapping[str, Any] | ScalingPolicy
@@ -23,6 +24,7 @@ _SAID_OTHERWISE = {
     "learner": "nothing, as the program learns",
 }
 """Fields of a job that a pool has arguments for."""
+_POLICY: TypeAdapter[ScalingPolicy] = TypeAdapter(KnownScaling)
 _EVERY_ROUNDS = 5
 """Rounds between two evaluations of a job with a target, where nobody says."""
 
@@ -84,7 +86,7 @@ def external_spec(
         if fewest < most:
             return JobSpec.model_validate(said)
         if policy is not None:  # it has nothing to decide, and may be wrong all the same
-            JobSpec.model_validate(said)
+            _POLICY.validate_python(said["scaling"])
         return JobSpec.model_validate(said | fixed)
     except ValidationError as error:
         raise refusal(error) from error

@@ -418,7 +418,7 @@ def test_an_environment_that_fails_ends_the_round_with_its_own_words(
         ({"horizon": "never"}, "episodes.horizon: must be limit, fragment"),
         ({"learner_id": 1}, "learner_id"),
         ({"rounds_in_flight": 2, "policy": "marginal"}, "marginal"),
-        ({"actors": 8, "policy": "kungfuu"}, "scaling"),
+        ({"actors": 8, "policy": "kungfuu"}, "kungfu"),
         ({"stop": {"budget_usd": 0.1}}, "stop: a pool does not take it; use budget_usd"),
         ({"learner": "gpu"}, "learner: a pool does not take it; use nothing"),
     ],
