@@ -59,16 +59,18 @@ class OpenPool:
             newest: Returns the policy that the program has by now.
 
         Raises:
-            CommandError: The scaler cannot be told, and nothing else went wrong.
+            CommandError: The last round cannot be ended or the scaler not be told, and nothing
+                else went wrong.
         """
         stopped = self.stopped_by(error)
         if stopped is not None:
             self.calls.stop, error = stopped.reason, None
+        failure = None
+        if error is None and stopped is None:
+            failure = self._end_rounds(newest)
         try:
-            if error is None and stopped is None:
-                self._end_rounds(newest)
             if not self._to.lease.lost:  # then the scaler has ended the job, or will
-                self._tell_end(error)
+                self._tell_end(error or failure)
         except CommandError:
             # The lease runs out by itself, and the scaler ends the job.
             if error is None:
@@ -77,20 +79,29 @@ class OpenPool:
             with suppress(CommandError):
                 self._known_usd = self._to.client.cost(self.job_id).settled_usd
             self._is_over = True
+        if failure is not None:
+            raise failure
 
-    def _end_rounds(self, newest: Callable[[], Policy | None]) -> None:
-        """End the round whose batch the program has, with the final evaluation."""
+    def _end_rounds(self, newest: Callable[[], Policy | None]) -> CommandError | None:
+        """End the round whose batch the program has, with the final evaluation.
+
+        Returns:
+            What went wrong, if anything did.
+        """
         if not self.rounds.is_open or self.calls.stop is not None or self._to.lease.lost:
-            return
+            return None
         ours: StopReason = "max_rounds" if self.is_complete else "user"
         try:
             with as_errors():
                 self.rounds.end(newest(), ours)
         except PoolStopped as stopped:
             self.calls.stop = stopped.reason
+        except CommandError as error:
+            return error
         else:
             if self.calls.stop == ours:
                 self.calls.stop = None  # the loop itself ended
+        return None
 
     def _tell_end(self, error: BaseException | None) -> None:
         status, reason = _outcome(error, self.calls.stop, is_complete=self.is_complete)

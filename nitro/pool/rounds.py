@@ -106,7 +106,7 @@ class SyncRounds:
         )
 
     def end(self, policy: Policy | None, why: StopReason) -> None:
-        """Have the job's last plan made, with an evaluation of the policy.
+        """Have the job's last plan made, with an evaluation of the policy if the job has any.
 
         Without a policy no round was collected, and nothing is asked for.
         """
@@ -114,7 +114,8 @@ class SyncRounds:
         if policy is None:
             self._calls.stop = why
             return
-        self._calls.publish(self.next_round, policy.encoded(self._calls.environment))
+        if self._calls.spec.evaluation.every_rounds:
+            self._calls.publish(self.next_round, policy.encoded(self._calls.environment))
         plan = self._ask(ends=why)
         self._forget_last_round()
         self._calls.finish(plan)

@@ -212,6 +212,24 @@ def test_the_loops_own_end_has_the_last_rounds_result_and_a_final_evaluation(
     assert [result.stats for result in results if result is not None] == 2 * [{"loss": 0.25}]
 
 
+def test_a_final_policy_that_cannot_be_evaluated_is_the_jobs_error(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    net = cartpole_net()
+    pool = pool_at(shared_system, evaluate_every=5)
+
+    def program() -> None:
+        with pool:
+            pool.collect(net)
+            with torch.no_grad():
+                net.get_parameter("0.bias").fill_(float("nan"))
+
+    with pytest.raises(PolicyNotSupportedError, match="finite"):
+        program()
+    job = client.get(pool.job_id)
+    assert (job.status, job.stop_reason) == ("failed", "error")
+
+
 @pytest.mark.parametrize(
     ("stats", "told"), [({"losses/policy": 0.1}, "losses/policy"), ({"kl": float("nan")}, "kl")]
 )
