@@ -6,7 +6,7 @@ Writes one line of JSON to standard output: raw scores of whole games with sampl
 training, seconds it took, and versions. Preprocessing is the library's own. Hyper-parameters are
 those of our preset `standard` for images, as far as the library has them: its value loss has no
 factor of one half, hence half our coefficient, and takes the clipped value alone where ours takes
-the worse of the two. A round is eight environments of 128 steps, each in a process of its own, which
+the worse of the two. A round is eight environments of 128 steps, each in a process of its own; they
 go on from round to round.
 """
 
