@@ -37,6 +37,7 @@ from nitro.errors import CommandError
 from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch, EpisodePart
 from nitro.pool.curvature import measure_curvature
+from nitro.pool.external_job import require_counts, require_range
 from nitro.pool.policy_maps import policy_of
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
@@ -187,7 +188,10 @@ def pool_settings(config: Any) -> dict[str, Any]:
     actors = settings.setdefault("actors", config.num_envs_per_env_runner)
     fragment = config.rollout_fragment_length
     if fragment == "auto":
-        columns = min(_range(actors)) * settings.get("envs_per_actor", 1)
+        side_by_side = settings.get("envs_per_actor", 1)
+        require_range(actors)
+        require_counts({"envs_per_actor": side_by_side})
+        columns = min(_range(actors)) * side_by_side
         # Rounded up: RLlib asks again for as long as a sample is missing.
         fragment = max(1, -(-config.total_train_batch_size // columns))
     own = _own(config.env_config)

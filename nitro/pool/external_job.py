@@ -20,10 +20,9 @@ _SAID_OTHERWISE = {
     "stop": "budget_usd, max_rounds, max_wall_s and target_return",
     "evaluation": "evaluate_every and evaluation_episodes",
     "episodes": "horizon",
-    "algorithm": "nothing, as the program learns",
-    "learner": "nothing, as the program learns",
 }
 """Fields of a job that a pool has arguments for."""
+_OF_A_LEARNER = ("algorithm", "learner")
 _POLICY: TypeAdapter[ScalingPolicy] = TypeAdapter(KnownScaling)
 _EVERY_ROUNDS = 5
 """Rounds between two evaluations of a job with a target, where nobody says."""
@@ -52,9 +51,7 @@ def external_spec(
     Raises:
         CommandError: A field is wrong; one line each.
     """
-    for name, instead in _SAID_OTHERWISE.items():
-        if name in fields:
-            raise CommandError(f"{name}: a pool does not take it; use {instead}")
+    _require_others(fields)
     if evaluate_every is None:
         evaluate_every = 0 if target_return is None else _EVERY_ROUNDS
     fewest, most = (actors, actors) if isinstance(actors, int) else actors
@@ -90,6 +87,19 @@ def external_spec(
         return JobSpec.model_validate(said | fixed)
     except ValidationError as error:
         raise refusal(error) from error
+
+
+def _require_others(fields: Mapping[str, Any]) -> None:
+    """Make sure that these are none of the fields that a pool sets itself.
+
+    Raises:
+        CommandError: One is; names what to use.
+    """
+    for name in fields:
+        if name in _SAID_OTHERWISE:
+            raise CommandError(f"{name}: a pool does not take it; use {_SAID_OTHERWISE[name]}")
+        if name in _OF_A_LEARNER:
+            raise CommandError(f"{name}: leave it out, as the program itself learns")
 
 
 def require_counts(counts: Mapping[str, object]) -> None:

@@ -44,8 +44,14 @@ def checked_stats(stats: Mapping[str, float]) -> dict[str, float]:
     Raises:
         CommandError: One cannot be there; names it.
     """
+    numbers = {}
+    for name, value in stats.items():
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError, RuntimeError) as error:  # the last is torch's
+            raise CommandError(f"stats: {name}: must be a number, got {value!r:.80}") from error
     try:
-        return _STATS.validate_python({name: float(value) for name, value in stats.items()})
+        return _STATS.validate_python(numbers)
     except ValidationError as error:
         raise CommandError(f"stats: {refusal(error)}") from error
 
