@@ -138,15 +138,17 @@ class LocalSystem:
             LocalSystemError: One ended, or did not answer in time; holds the end of its log.
         """
         deadline = time.monotonic() + timeout_s
-        for name in self.names if names is None else names:
-            member = self._members.get(name)
-            while member is not None and not _answers(member.ready_url):
-                self._check_processes()
-                if time.monotonic() > deadline:
-                    raise LocalSystemError(
-                        self._report(member.process, f"was not ready after {timeout_s:g} s")
-                    )
-                time.sleep(_POLL_S)
+        # One client for every try: each of its own would read all certificates of the machine.
+        with httpx.Client(timeout=2.0, trust_env=False) as http:
+            for name in self.names if names is None else names:
+                member = self._members.get(name)
+                while member is not None and not _answers(member.ready_url, http):
+                    self._check_processes()
+                    if time.monotonic() > deadline:
+                        raise LocalSystemError(
+                            self._report(member.process, f"was not ready after {timeout_s:g} s")
+                        )
+                    time.sleep(_POLL_S)
 
     def check(self) -> None:
         """Make sure that every process runs and can write.
@@ -285,7 +287,7 @@ def _inherited() -> dict[str, str]:
     return kept
 
 
-def _answers(url: str) -> bool:
+def _answers(url: str, http: httpx.Client) -> bool:
     parts = urlsplit(url)
     if parts.scheme == "tcp":
         with contextlib.suppress(OSError):
@@ -293,7 +295,7 @@ def _answers(url: str) -> bool:
             return True
         return False
     with contextlib.suppress(httpx.TransportError):
-        return httpx.get(url, timeout=2.0, trust_env=False).is_success
+        return http.get(url).is_success
     return False
 
 

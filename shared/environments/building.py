@@ -6,10 +6,11 @@ Only the actor image has a simulator. The learner knows an environment by the `E
 
 import contextlib
 import difflib
+import functools
 import importlib.metadata
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsFloat, cast
 
 import gymnasium
@@ -299,6 +300,12 @@ def _versions(env: Env) -> dict[str, str]:
         versions["ale-py"] = importlib.metadata.version("ale-py")
     package = kind.__module__.partition(".")[0]
     if package not in ("gymnasium", "shared"):  # one's own, by what it was installed from
-        installed = importlib.metadata.packages_distributions().get(package, ())
+        installed = _distributions().get(package, ())
         versions |= {name: importlib.metadata.version(name) for name in installed}
     return versions
+
+
+@functools.cache
+def _distributions() -> Mapping[str, Sequence[str]]:
+    """Return what every package was installed from; that reads the files of all of them."""
+    return importlib.metadata.packages_distributions()
