@@ -1,11 +1,13 @@
 """Jobs whose gradients functions compute, and what the records of their gradients come to."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from experiments.grid import Body, Scale, fixed, job_body
 from experiments.outcome import JobOutcome
-from experiments.reporting.findings import Panel, Series, Table
+from experiments.reporting.comparison import curve
+from experiments.reporting.findings import Panel, Table
 from experiments.reporting.statistics import interval
 from shared.contracts.gradients import GradientRecord
 
@@ -54,47 +56,42 @@ def records(found: Sequence[JobOutcome]) -> list[GradientRecord]:
     return [each.gradients for run in found for each in run.rounds if each.gradients]
 
 
-def staleness_shares(found: Sequence[JobOutcome]) -> list[float]:
-    """Return the share of used gradients of each staleness, from 0 on; sums to 1."""
-    ages = [age for record in records(found) for age in record.staleness]
-    return [ages.count(age) / len(ages) for age in range(max(ages, default=-1) + 1)]
+def staleness_shares(run: JobOutcome, most: int) -> list[float]:
+    """Return the share of a run's used gradients of each staleness from 0 to `most`."""
+    counted = Counter(_staleness(run))
+    return [counted[age] / max(1, counted.total()) for age in range(most + 1)]
 
 
 def staleness_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel:
-    """Return how stale used gradients were, a series a group."""
-    shares = {name: staleness_shares(found) for name, found in groups.items()}
-    most = max(map(len, shares.values()), default=0)
+    """Return how stale used gradients were, a series a group, with intervals over its runs."""
+    stale = (age for found in groups.values() for run in found for age in _staleness(run))
+    most = max(stale, default=-1)
+    ages = range(most + 1)
     return Panel(
         title=title,
         x_label="staleness (steps)",
         y_label="share of gradients",
         kind="bar",
-        categories=tuple(map(str, range(most))),
+        categories=tuple(map(str, ages)),
         series=tuple(
-            Series(
-                label=name,
-                x=tuple(map(float, range(most))),
-                y=(*values, *([0.0] * (most - len(values)))),
+            curve(
+                name, ages, list(zip(*(staleness_shares(run, most) for run in found), strict=True))
             )
-            for name, values in shares.items()
+            for name, found in groups.items()
         ),
     )
 
 
 def bound_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel:
-    """Return the mean bound on the staleness in each round, a series a group."""
+    """Return the bound on the staleness in each round, a series a group, with intervals."""
     series = []
     for name, found in groups.items():
-        rounds = min(len(run.rounds) for run in found)
-        points = []
-        for index in range(rounds):
-            made = (run.rounds[index].gradients for run in found)
-            bounds = [each.bound for each in made if each and each.bound is not None]
-            if bounds:
-                points.append((float(index), fmean(bounds)))
-        series.append(
-            Series(label=name, x=tuple(x for x, _ in points), y=tuple(y for _, y in points))
-        )
+        by_round = {
+            index: [bound for run in found if (bound := _bound(run, index)) is not None]
+            for index in range(min(len(run.rounds) for run in found))
+        }
+        told = {index: bounds for index, bounds in by_round.items() if bounds}
+        series.append(curve(name, list(told), list(told.values())))
     return Panel(
         title=title,
         x_label="round",
@@ -105,7 +102,7 @@ def bound_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel
 
 
 def breakdown_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel:
-    """Return the mean seconds of each stage of a gradient, a series a group."""
+    """Return the mean seconds of each stage of a gradient, a series a group, with intervals."""
     return Panel(
         title=title,
         x_label="",
@@ -113,10 +110,10 @@ def breakdown_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> P
         kind="bar",
         categories=_STAGES,
         series=tuple(
-            Series(
-                label=name,
-                x=tuple(map(float, range(len(_STAGES)))),
-                y=tuple(stage_s(found, stage) for stage in _STAGES),
+            curve(
+                name,
+                range(len(_STAGES)),
+                [[stage_s([run], stage) for run in found] for stage in _STAGES],
             )
             for name, found in groups.items()
         ),
@@ -126,6 +123,15 @@ def breakdown_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> P
 def stage_s(found: Sequence[JobOutcome], stage: str) -> float:
     """Return the mean seconds of one stage; 0 where nothing was recorded."""
     return fmean([getattr(record, f"{stage}_s") for record in records(found)] or [0.0])
+
+
+def _staleness(run: JobOutcome) -> list[int]:
+    return [age for record in records([run]) for age in record.staleness]
+
+
+def _bound(run: JobOutcome, index: int) -> float | None:
+    made = run.rounds[index].gradients
+    return made.bound if made else None
 
 
 def account_table(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Table:
@@ -148,7 +154,7 @@ def account_table(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Tab
                 name,
                 len(found),
                 *(sum(getattr(r, what) for r in records(found)) for what in _FATES),
-                _told([fmean([a for r in records([run]) for a in r.staleness]) for run in found]),
+                _told([fmean(_staleness(run)) for run in found]),
                 _told([fmean([r.steps for r in records([run])]) for run in found]),
             )
             for name, found in groups.items()

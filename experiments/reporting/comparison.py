@@ -70,7 +70,7 @@ def returns_by_round(done: Outcomes, env_id: str) -> Panel:
         x_label="policy updates",
         y_label="return (interquartile mean)",
         series=tuple(
-            _curve(
+            curve(
                 name, _updates(found), [[r.return_after(x) for r in found] for x in _updates(found)]
             )
             for name in conditions(done, env_id)
@@ -85,7 +85,7 @@ def returns_by_usd(done: Outcomes, env_id: str) -> Panel:
     for name in conditions(done, env_id):
         found = runs(done, name, env_id)
         grid = np.linspace(0.0, min(r.total_usd for r in found), _POINTS).tolist()
-        series.append(_curve(name, grid, [[r.return_at_usd(usd) for r in found] for usd in grid]))
+        series.append(curve(name, grid, [[r.return_at_usd(usd) for r in found] for usd in grid]))
     return Panel(
         title=env_id,
         x_label="projected cost (USD)",
@@ -242,7 +242,8 @@ def _updates(found: Sequence[JobOutcome]) -> list[float]:
     return [float(e.updates) for e in found[0].evaluations]
 
 
-def _curve(label: str, x: Sequence[float], samples: Sequence[Sequence[float]]) -> Series:
+def curve(label: str, x: Sequence[float], samples: Sequence[Sequence[float]]) -> Series:
+    """Return the interquartile means of each point's runs, with their intervals."""
     points = [interval(values) for values in samples]
     return Series(
         label=label,

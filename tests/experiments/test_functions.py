@@ -8,7 +8,6 @@ from experiments.functions import (
     breakdown_panel,
     stage_s,
     staleness_panel,
-    staleness_shares,
 )
 from experiments.outcome import JobOutcome
 from shared.contracts.gradients import GradientRecord
@@ -34,10 +33,18 @@ GROUPS = {"functions": [run(FIRST, SECOND)]}
 
 
 def test_shares_count_every_used_gradient_once() -> None:
-    assert staleness_shares(GROUPS["functions"]) == pytest.approx([2 / 6, 2 / 6, 2 / 6])
-    panel = staleness_panel("staleness", GROUPS | {"fresh": [run(SECOND, SECOND)]})
+    panel = staleness_panel(
+        "staleness", GROUPS | {"fresh": [run(FIRST, FIRST), run(SECOND, SECOND)]}
+    )
     assert panel.categories == ("0", "1", "2")
-    assert panel.series[1].y == pytest.approx((0.0, 4 / 6, 2 / 6))
+    alone, both = panel.series
+    assert alone.y == pytest.approx((2 / 6, 2 / 6, 2 / 6))
+    assert alone.low == alone.high == alone.y  # one run has no interval
+    assert both.y == pytest.approx(((2 / 3 + 0) / 2, (0 + 4 / 6) / 2, 2 / 6))
+    assert (both.low, both.high) == (
+        pytest.approx((0, 0, 2 / 6)),
+        pytest.approx((2 / 3, 4 / 6, 2 / 6)),
+    )
 
 
 def test_rounds_without_a_bound_are_not_drawn() -> None:
