@@ -86,7 +86,7 @@ def create_app(
         # The address it would redirect to is not ours to know behind an endpoint that speaks HTTPS.
         redirect_slashes=False,
     )
-    # `include_router` would analyse every route a second time: half of what an app takes to build.
+    # `include_router` would analyse every route once more: half of what an app takes to build.
     app.routes.extend(router(parts).routes)
     app.routes.extend(page_routes())
     problem.install(app)

@@ -102,7 +102,8 @@ class LambdaFunction:
         self._emulated = settings.lambda_endpoint_url is not None
         self._where = settings.lambda_endpoint_url or f"AWS Lambda in {settings.lambda_region}"
         session = botocore.session.get_session()
-        session.register_component("data_loader", _descriptions())
+        data_path = session.get_config_variable("data_path")
+        session.register_component("data_loader", _descriptions(data_path))
         self._client = _client(session, settings)
         self._requests = InvokeRequests(self._client, session, settings, name=self._name)
 
@@ -257,9 +258,9 @@ def _described(reply: bytes) -> dict[str, object]:
 
 
 @functools.cache
-def _descriptions() -> Loader:
+def _descriptions(data_path: str | None) -> Loader:
     """Return what reads AWS's descriptions of its services: 0.2 s for whoever reads them first."""
-    return create_loader()
+    return create_loader(data_path)
 
 
 def _client(session: botocore.session.Session, settings: Settings) -> "LambdaClient":
