@@ -57,20 +57,23 @@ def records(found: Sequence[JobOutcome]) -> list[GradientRecord]:
 
 
 def staleness_shares(run: JobOutcome, most: int) -> list[float]:
-    """Return the share of a run's used gradients of each staleness from 0 to `most`."""
+    """Return the share of a run's used gradients of each staleness from 0 to `most`.
+
+    All are 0 for a run that has used none.
+    """
     counted = Counter(_staleness(run))
     return [counted[age] / max(1, counted.total()) for age in range(most + 1)]
 
 
 def staleness_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel:
-    """Return how stale used gradients were, a series a group, with intervals over its runs."""
+    """Return how stale used gradients were, a series a group of at least one run."""
     stale = (age for found in groups.values() for run in found for age in _staleness(run))
     most = max(stale, default=-1)
     ages = range(most + 1)
     return Panel(
         title=title,
         x_label="staleness (steps)",
-        y_label="share of gradients",
+        y_label="share of gradients (interquartile mean)",
         kind="bar",
         categories=tuple(map(str, ages)),
         series=tuple(
@@ -83,7 +86,7 @@ def staleness_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> P
 
 
 def bound_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel:
-    """Return the bound on the staleness in each round, a series a group, with intervals."""
+    """Return the bound on the staleness in each round, over those of a group that have one."""
     series = []
     for name, found in groups.items():
         by_round = {
@@ -95,18 +98,18 @@ def bound_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel
     return Panel(
         title=title,
         x_label="round",
-        y_label="bound on mean staleness",
+        y_label="bound (interquartile mean)",
         kind="step",
         series=tuple(series),
     )
 
 
 def breakdown_panel(title: str, groups: Mapping[str, Sequence[JobOutcome]]) -> Panel:
-    """Return the mean seconds of each stage of a gradient, a series a group, with intervals."""
+    """Return the mean seconds of each stage of a gradient, a series a group of at least one run."""
     return Panel(
         title=title,
         x_label="",
-        y_label="seconds",
+        y_label="seconds (interquartile mean)",
         kind="bar",
         categories=_STAGES,
         series=tuple(

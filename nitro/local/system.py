@@ -138,7 +138,7 @@ class LocalSystem:
             LocalSystemError: One ended, or did not answer in time; holds the end of its log.
         """
         deadline = time.monotonic() + timeout_s
-        # One client for every try: each of its own would read all certificates of the machine.
+        # One client for all tries: to make one reads all certificates of the machine.
         with httpx.Client(timeout=2.0, trust_env=False) as http:
             for name in self.names if names is None else names:
                 member = self._members.get(name)

@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from services.scaler.api import problem
 from services.scaler.api.connection import BoundedConnection
 from services.scaler.api.guard import BearerGuard, BodyLimit, load_tokens
-from services.scaler.api.routes import router
+from services.scaler.api.routes import api_routes
 from services.scaler.capacity.reconciler import Alarm
 from services.scaler.settings import Settings
 from services.scaler.store.base import Store, StoreError
@@ -86,9 +86,7 @@ def create_app(
         # The address it would redirect to is not ours to know behind an endpoint that speaks HTTPS.
         redirect_slashes=False,
     )
-    # `include_router` would analyse every route once more: half of what an app takes to build.
-    app.routes.extend(router(parts).routes)
-    app.routes.extend(page_routes())
+    app.routes.extend([*api_routes(parts), *page_routes()])
     problem.install(app)
     # The last one added comes first: no body is read from somebody without the token.
     app.add_middleware(BodyLimit)

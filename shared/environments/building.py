@@ -9,6 +9,7 @@ import difflib
 import functools
 import importlib.metadata
 import re
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsFloat, cast
@@ -300,12 +301,12 @@ def _versions(env: Env) -> dict[str, str]:
         versions["ale-py"] = importlib.metadata.version("ale-py")
     package = kind.__module__.partition(".")[0]
     if package not in ("gymnasium", "shared"):  # one's own, by what it was installed from
-        installed = _distributions().get(package, ())
+        installed = _distributions(tuple(sys.path)).get(package, ())
         versions |= {name: importlib.metadata.version(name) for name in installed}
     return versions
 
 
 @functools.cache
-def _distributions() -> Mapping[str, Sequence[str]]:
-    """Return what every package was installed from; that reads the files of all of them."""
+def _distributions(_path: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    """Return what every package on the path was installed from: reads what is said of all files."""
     return importlib.metadata.packages_distributions()

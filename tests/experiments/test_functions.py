@@ -46,13 +46,19 @@ def test_shares_count_every_used_gradient_once() -> None:
 
 
 def test_rounds_without_a_bound_are_not_drawn() -> None:
-    (series,) = bound_panel("bound", GROUPS).series
-    assert (series.x, series.y) == ((1.0,), (3.0,))
+    higher = SECOND.model_copy(update={"bound": 5.0})
+    found = [run(FIRST, SECOND), run(FIRST, higher), run(FIRST, FIRST)]
+    (series,) = bound_panel("bound", {"functions": found}).series
+    assert (series.x, series.y, series.low, series.high) == ((1.0,), (4.0,), (3.0,), (5.0,))
 
 
 def test_stages_are_means_over_rounds() -> None:
     assert stage_s(GROUPS["functions"], "fetch") == pytest.approx(0.2)
-    assert breakdown_panel("stages", GROUPS).series[0].y[1] == pytest.approx(0.2)
+    both = {"functions": [run(FIRST, SECOND), run(SECOND, SECOND)]}
+    (series,) = breakdown_panel("stages", both).series
+    assert series.low is not None
+    assert series.high is not None
+    assert (series.low[1], series.y[1], series.high[1]) == pytest.approx((0.2, 0.25, 0.3))
 
 
 def test_fates_are_summed_up() -> None:

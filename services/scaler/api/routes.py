@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from services.scaler.api.described import (
@@ -36,8 +37,11 @@ from shared.contracts.rounds import RoundPlan, RoundRequest
 from shared.contracts.views.files import JobEstimate
 
 
-def router(parts: Components) -> APIRouter:
-    """Return all routes, bound to their parts."""
+def api_routes(parts: Components) -> list[BaseRoute]:
+    """Return all routes, bound to their parts.
+
+    They are handed over as they are: `include_router` would analyse every one of them again.
+    """
     guarded = APIRouter(dependencies=[TOKEN, Depends(known_parameters)])
     _add_submit_route(guarded, parts)
     _add_job_routes(guarded, parts)
@@ -45,10 +49,9 @@ def router(parts: Components) -> APIRouter:
     _add_lease_routes(guarded, parts)
     _add_round_routes(guarded, parts)
     _add_metrics_route(guarded, parts)
-    routes = APIRouter()
-    routes.include_router(guarded)
-    _add_open_routes(routes, parts)
-    return routes
+    unguarded = APIRouter()
+    _add_open_routes(unguarded, parts)
+    return [*guarded.routes, *unguarded.routes]
 
 
 def _add_submit_route(routes: APIRouter, parts: Components) -> None:
