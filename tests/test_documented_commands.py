@@ -165,6 +165,8 @@ def shortened(words: tuple[str, ...], desk: Desk) -> list[str]:
         more = 6 if "--rounds" in words else 4  # a resumed job has two rounds behind it, or four
         typed = without(typed, "--total-steps", "--rounds")
         typed += ["--rounds", str(more if "--resume" in words else 2)]
+        if "paper" in words:  # its fragments have 1,024 steps, of up to 64 actors
+            typed += ["--steps-per-actor", "64"]
     if words[:3] == ("nitro", "scheduler", "train"):
         typed = [*without(typed, "--rounds"), "--rounds", "2", "--episodes", "2"]
     if words[:3] == ("nitro", "experiment", "run"):
