@@ -7,6 +7,7 @@ regret is its dollars over those of the best fixed number: it is worth having wh
 is smaller than every fixed number's.
 """
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -96,21 +97,31 @@ def plan(scale: Scale, done: Done) -> Grid:
             choosing = (_ROUNDS, scale.of((8, 64), (2, 4)), _CHOOSER_LOOKS)
             body = _body(scale, env_id, target, *choosing)
             for name, scaling in _POLICIES.items():
-                grid.add_job(name, env_id, seed, {**body, "scaling": scaling})
+                chosen = {**body, "scaling": scaling}
+                grid.add_job(name, env_id, seed, chosen, most_steps=_STEPS)
             wider = _body(
                 scale, env_id, target, 2 * _ROUNDS, scale.of((4, 64), (2, 4)), 2 * _CHOOSER_LOOKS
             )
-            grid.add_job(WIDER, env_id, seed, {**wider, "scaling": _POLICIES[MARGINAL]})
+            wider["scaling"] = _POLICIES[MARGINAL]
+            grid.add_job(WIDER, env_id, seed, wider, most_steps=_STEPS)
             paper = _body(scale, env_id, target, *choosing, preset="paper")
-            grid.add_job(PAPER, env_id, seed, {**paper, "scaling": _POLICIES[NITRO]})
+            paper["scaling"] = _POLICIES[NITRO]
+            grid.add_job(PAPER, env_id, seed, paper, most_steps=_STEPS)
             nitro = done.get(CellId(NITRO, env_id, seed))
             if nitro is not None:
-                # It stopped at its return: after that it would have stayed where it was.
-                counts = [each.num_actors for each in nitro.rounds]
-                counts += counts[-1:] * (scale.of(_ROUNDS, 3) - len(counts))
-                reverse = schedule(counts[::-1])
-                grid.add_job(REVERSED, env_id, seed, {**body, "scaling": reverse})
+                reverse = schedule(_reversed(nitro, scale.of(_ROUNDS, 3)))
+                reversed_in_time = {**body, "scaling": reverse}
+                grid.add_job(REVERSED, env_id, seed, reversed_in_time, most_steps=_STEPS)
     return grid
+
+
+def _reversed(nitro: JobOutcome, rounds: int) -> list[int]:
+    """Return the actors of the rounds until its return, the last first; then it stays there."""
+    before = [0, *itertools.accumulate(each.env_steps for each in nitro.rounds)]
+    counts = [
+        each.num_actors for steps, each in zip(before, nitro.rounds, strict=False) if steps < _STEPS
+    ][::-1]
+    return counts + counts[-1:] * (rounds - len(counts))
 
 
 def _numbers(scale: Scale) -> dict[str, int]:
@@ -202,6 +213,8 @@ def find(scale: Scale, done: Done) -> Findings:
         "ms more of one core; the learning is that of the environment itself.",
         f"`{PAPER}`: its preset and policy; in the first regime also its machine and "
         f"{_PAPER_WARM} environments kept warm. All other conditions have preset `standard`.",
+        f"`{REVERSED}`: the actors that `{NITRO}` had with the same seed until its return, the "
+        "last first; then as many as it began with.",
     )
     return Findings(panels=tuple(panels), tables=tuple(tables), claims=tuple(claims), notes=notes)
 
