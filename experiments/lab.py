@@ -7,7 +7,6 @@ which neighbours on the same cores make a little longer.
 """
 
 import contextlib
-import math
 import os
 import tempfile
 import threading
@@ -159,8 +158,7 @@ class Lab:
         job_id = client.submit(task).job_id
         start = time.monotonic()
         snapshot = self._followed(cell, job_id, system, client)
-        asked_to_stop = cell.most_steps is not None and snapshot.job.stop_reason == "user"
-        if snapshot.job.status != "succeeded" and not asked_to_stop:
+        if snapshot.job.status != "succeeded" and not _has_all(cell, snapshot):
             raise JobFailedError(
                 f"{', '.join(map(str, cell.id))}: the job {snapshot.job.status}: "
                 f"{snapshot.job.error or snapshot.job.stop_reason}",
@@ -186,12 +184,17 @@ class Lab:
                 raise CommandError("left before the job was done")
             system.check()
 
-        most_steps = math.inf if cell.most_steps is None else cell.most_steps
         last: Snapshot | None = None
         for last in follow(client, job_id, check=check):
             self._progress(cell, last.finished_rounds)
-            if last.job.status == "running" and last.job.progress.env_steps >= most_steps:
-                client.stop(job_id)
+            if last.job.status == "running" and _has_all(cell, last):
+                with contextlib.suppress(CommandError):  # the next look asks again
+                    client.stop(job_id)
         if last is None:
             raise RuntimeError("following a job yields at least once")
         return last
+
+
+def _has_all(cell: Cell, snapshot: Snapshot) -> bool:
+    """Return whether a job has trained on the most steps that its experiment looks at."""
+    return cell.most_steps is not None and snapshot.job.progress.env_steps >= cell.most_steps

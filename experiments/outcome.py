@@ -184,7 +184,9 @@ def job_outcome(
         rounds.append(_round(record, result))
         steps.append(steps[-1] + result.env_steps)
         usd.append(usd[-1] + record.cost_usd)
-    if job.spec.evaluation.every_rounds and job.progress.last_return is not None:
+    # A job that its user stops may end without an evaluation of its last policy.
+    looked = job.spec.evaluation.every_rounds and job.stop_reason != "user"
+    if looked and job.progress.last_return is not None:
         final = _evaluation(len(rounds), steps[-1], cost.settled_usd, job.progress.last_return)
         evaluations.append(final)
     return JobOutcome(

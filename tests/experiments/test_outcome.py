@@ -7,12 +7,13 @@ from experiments.grid import HOPPER, CellId, Scale
 from experiments.outcome import JobOutcome, job_outcome
 from shared.contracts.billing import JobCost, ServerfulCost
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import RoundRecord
 from tests.experiments.made_up import MACHINE, outcome
 from tests.nitro.synthetic_run import JOB_ID, evaluation, job, plan, result
 
 
-def finished(algorithm: str, *, rounds: int) -> JobOutcome:
+def finished(algorithm: str, *, rounds: int, stop_reason: StopReason = "max_rounds") -> JobOutcome:
     """Rounds of 100, 200, ... steps and $1, $2, ..., an evaluation beside each and at the end."""
     spec = JobSpec.model_validate({"algorithm": algorithm, "stop": {"max_rounds": rounds}})
     records = [
@@ -23,7 +24,7 @@ def finished(algorithm: str, *, rounds: int) -> JobOutcome:
         )
         for k in range(rounds)
     ]
-    last = plan(rounds, num_actors=0, boosting_score=None, ratio=None, stop="max_rounds")
+    last = plan(rounds, num_actors=0, boosting_score=None, ratio=None, stop=stop_reason)
     cost = JobCost(
         job_id=JOB_ID,
         settled_usd=20.0,
@@ -35,7 +36,7 @@ def finished(algorithm: str, *, rounds: int) -> JobOutcome:
         assumptions=(),
     )
     return job_outcome(
-        job(rounds=rounds, spec=spec),
+        job(rounds=rounds, spec=spec, stop_reason=stop_reason),
         [*records, RoundRecord(plan=last, result=None, cost_usd=0.5)],
         cost,
         cost.lines,
@@ -59,6 +60,11 @@ def test_an_evaluation_stands_where_its_policy_was_published(
     found = [(e.updates, e.env_steps, e.cost_usd) for e in outcome.evaluations]
     assert found == placed
     assert [e.mean_return for e in outcome.evaluations] == [0.0, 10.0, 20.0, 30.0, 400.0]
+
+
+def test_a_job_that_its_user_stopped_is_given_no_evaluation_of_its_last_policy() -> None:
+    outcome = finished("ppo", rounds=4, stop_reason="user")
+    assert [e.mean_return for e in outcome.evaluations] == [0.0, 10.0, 20.0, 30.0]
 
 
 @pytest.mark.parametrize(

@@ -109,17 +109,22 @@ def plan(scale: Scale, done: Done) -> Grid:
             grid.add_job(PAPER, env_id, seed, paper, most_steps=_STEPS)
             nitro = done.get(CellId(NITRO, env_id, seed))
             if nitro is not None:
-                reverse = schedule(_reversed(nitro, scale.of(_ROUNDS, 3)))
+                reverse = schedule(_reversed(nitro, env_id, scale.of(_ROUNDS, 3)))
                 reversed_in_time = {**body, "scaling": reverse}
                 grid.add_job(REVERSED, env_id, seed, reversed_in_time, most_steps=_STEPS)
     return grid
 
 
-def _reversed(nitro: JobOutcome, rounds: int) -> list[int]:
-    """Return the actors of the rounds until its return, the last first; then it stays there."""
+def _reversed(nitro: JobOutcome, env_id: str, rounds: int) -> list[int]:
+    """Return the actors of the rounds until its return, the last first; then it stays there.
+
+    An evaluation runs beside a round, which says nothing any more where it has the return.
+    """
     before = [0, *itertools.accumulate(each.env_steps for each in nitro.rounds)]
     counts = [
-        each.num_actors for steps, each in zip(before, nitro.rounds, strict=False) if steps < _STEPS
+        each.num_actors
+        for steps, each in zip(before, nitro.rounds[: _updates(nitro, env_id)], strict=False)
+        if steps < _STEPS
     ][::-1]
     return counts + counts[-1:] * (rounds - len(counts))
 

@@ -112,6 +112,8 @@ def test_nitro_reversed_in_time_ends_with_the_actors_it_began_with() -> None:
 
     nitro = outcome([0, 1, 2, 3], actors=[64, 30, 11])
     assert of(nitro)[:5] == (11, 30, 64, 64, 64)
-    # What came after a million steps says nothing.
+    # The evaluation beside the third round has the return, and that round says nothing.
+    assert of(outcome([0, 1, 2500, 3], actors=[64, 30, 11]))[:4] == (30, 64, 64, 64)
+    # Nor does what came after a million steps.
     long = [each.model_copy(update={"env_steps": 600_000}) for each in nitro.rounds]
     assert of(nitro.model_copy(update={"rounds": tuple(long)}))[:3] == (30, 64, 64)
