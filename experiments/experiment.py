@@ -30,6 +30,8 @@ class Experiment:
     """Unless told otherwise."""
     alone: bool = False
     """Measures times: one job at a time, on all cores."""
+    most_steps: int | None = None
+    """A job is stopped once it has trained on so many: `find` looks at no later ones."""
     environment_packages: tuple[str, ...] = ()
     """Packages that have its environments, imported when it is planned."""
     task: type[Message] = JobSpec

@@ -58,8 +58,6 @@ class Cell:
     is used again."""
     hyperparameters: Body = field(default_factory=dict)
     """What a job's preset comes to: presets change, and outcomes of another one are not used."""
-    most_steps: int | None = None
-    """A job is stopped once it has trained on so many: its experiment looks at no later ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +88,7 @@ class Grid:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def add_job(
-        self,
-        condition: str,
-        env_id: str,
-        seed: int,
-        body: Mapping[str, JsonValue],
-        *,
-        most_steps: int | None = None,
+        self, condition: str, env_id: str, seed: int, body: Mapping[str, JsonValue]
     ) -> None:
         """Add a job, or note why it cannot be made.
 
@@ -105,7 +97,6 @@ class Grid:
             env_id: Which environment.
             seed: The job's seed.
             body: The other fields of its `JobSpec`.
-            most_steps: Of the cell.
         """
         reason = environment_problem(env_id)
         if reason is None:
@@ -117,8 +108,7 @@ class Grid:
                 reason = f"{'.'.join(str(p) for p in first['loc'])}: {first['msg']}"
             else:
                 cell_id = CellId(condition, env_id, seed)
-                cell = Cell(id=cell_id, task=spec, hyperparameters=full, most_steps=most_steps)
-                self.cells.append(cell)
+                self.cells.append(Cell(id=cell_id, task=spec, hyperparameters=full))
                 return
         self.left_out.setdefault(f"{condition} on {env_id}", reason)
 

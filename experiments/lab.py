@@ -158,7 +158,8 @@ class Lab:
         job_id = client.submit(task).job_id
         start = time.monotonic()
         snapshot = self._followed(cell, job_id, system, client)
-        if snapshot.job.status != "succeeded" and not _has_all(cell, snapshot):
+        stopped_here = snapshot.job.status == "stopped" and self._has_steps(snapshot)
+        if snapshot.job.status != "succeeded" and not stopped_here:
             raise JobFailedError(
                 f"{', '.join(map(str, cell.id))}: the job {snapshot.job.status}: "
                 f"{snapshot.job.error or snapshot.job.stop_reason}",
@@ -187,14 +188,14 @@ class Lab:
         last: Snapshot | None = None
         for last in follow(client, job_id, check=check):
             self._progress(cell, last.finished_rounds)
-            if last.job.status == "running" and _has_all(cell, last):
+            if last.job.status == "running" and self._has_steps(last):
                 with contextlib.suppress(CommandError):  # the next look asks again
                     client.stop(job_id)
         if last is None:
             raise RuntimeError("following a job yields at least once")
         return last
 
-
-def _has_all(cell: Cell, snapshot: Snapshot) -> bool:
-    """Return whether a job has trained on the most steps that its experiment looks at."""
-    return cell.most_steps is not None and snapshot.job.progress.env_steps >= cell.most_steps
+    def _has_steps(self, snapshot: Snapshot) -> bool:
+        """Return whether a job has trained on the most steps that the experiment looks at."""
+        most_steps = self._experiment.most_steps
+        return most_steps is not None and snapshot.job.progress.env_steps >= most_steps

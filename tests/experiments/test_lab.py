@@ -1,5 +1,7 @@
 """A cell's job is trained on a real local system, and no longer than its experiment looks at it."""
 
+from dataclasses import replace
+
 from experiments.catalogue import load
 from experiments.grid import Cell, CellId
 from experiments.lab import Lab
@@ -18,11 +20,10 @@ def test_a_job_is_stopped_after_the_most_steps_that_count() -> None:
         "stop": {"max_rounds": ROUNDS},
     }
     task = JobSpec.model_validate(body)
-    cell = Cell(id=CellId("fixed 1", task.env_id, 0), task=task, most_steps=3 * STEPS)
+    cell = Cell(id=CellId("fixed 1", task.env_id, 0), task=task)
     progress: list[int] = []
-    with Lab(
-        load("dollars"), parallel=1, progress=lambda _, rounds: progress.append(rounds)
-    ) as lab:
+    experiment = replace(load("dollars"), most_steps=3 * STEPS)
+    with Lab(experiment, parallel=1, progress=lambda _, rounds: progress.append(rounds)) as lab:
         lab.add([cell])
         ((made, outcome),) = lab.outcomes()
     assert made is cell

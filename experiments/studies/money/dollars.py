@@ -97,21 +97,17 @@ def plan(scale: Scale, done: Done) -> Grid:
             choosing = (_ROUNDS, scale.of((8, 64), (2, 4)), _CHOOSER_LOOKS)
             body = _body(scale, env_id, target, *choosing)
             for name, scaling in _POLICIES.items():
-                chosen = {**body, "scaling": scaling}
-                grid.add_job(name, env_id, seed, chosen, most_steps=_STEPS)
+                grid.add_job(name, env_id, seed, {**body, "scaling": scaling})
             wider = _body(
                 scale, env_id, target, 2 * _ROUNDS, scale.of((4, 64), (2, 4)), 2 * _CHOOSER_LOOKS
             )
-            wider["scaling"] = _POLICIES[MARGINAL]
-            grid.add_job(WIDER, env_id, seed, wider, most_steps=_STEPS)
+            grid.add_job(WIDER, env_id, seed, {**wider, "scaling": _POLICIES[MARGINAL]})
             paper = _body(scale, env_id, target, *choosing, preset="paper")
-            paper["scaling"] = _POLICIES[NITRO]
-            grid.add_job(PAPER, env_id, seed, paper, most_steps=_STEPS)
+            grid.add_job(PAPER, env_id, seed, {**paper, "scaling": _POLICIES[NITRO]})
             nitro = done.get(CellId(NITRO, env_id, seed))
             if nitro is not None:
                 reverse = schedule(_reversed(nitro, env_id, scale.of(_ROUNDS, 3)))
-                reversed_in_time = {**body, "scaling": reverse}
-                grid.add_job(REVERSED, env_id, seed, reversed_in_time, most_steps=_STEPS)
+                grid.add_job(REVERSED, env_id, seed, {**body, "scaling": reverse})
     return grid
 
 
@@ -121,11 +117,8 @@ def _reversed(nitro: JobOutcome, env_id: str, rounds: int) -> list[int]:
     An evaluation runs beside a round, which says nothing any more where it has the return.
     """
     before = [0, *itertools.accumulate(each.env_steps for each in nitro.rounds)]
-    counts = [
-        each.num_actors
-        for steps, each in zip(before, nitro.rounds[: _updates(nitro, env_id)], strict=False)
-        if steps < _STEPS
-    ][::-1]
+    made = zip(before, nitro.rounds[: _updates(nitro, env_id)], strict=False)
+    counts = [each.num_actors for steps, each in made if steps < _STEPS][::-1]
     return counts + counts[-1:] * (rounds - len(counts))
 
 
@@ -377,4 +370,5 @@ EXPERIMENT = Experiment(
     paper="section 8: up to 42 % lower cost; Figures 10 and 11 are reward over time",
     plan=plan,
     find=find,
+    most_steps=_STEPS,
 )
