@@ -7,14 +7,13 @@ regret is its dollars over those of the best fixed number: it is worth having wh
 is smaller than every fixed number's.
 """
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 from experiments.default_bill import bill_table
 from experiments.experiment import Done, Experiment
-from experiments.grid import Body, CellId, Grid, Scale, first, fixed, job_body, schedule
+from experiments.grid import Scale
 from experiments.outcome import JobOutcome, Outcomes
 from experiments.reporting.comparison import conditions, runs
 from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
@@ -26,49 +25,32 @@ from experiments.repricing import (
     on_best_server,
     regrets,
     reprice,
-    updates_to,
 )
 from experiments.studies.money.calibration import PAPER as PAPER_PRESET
 from experiments.studies.money.calibration import STANDARD, durations, minibatches_of
+from experiments.studies.money.dollars_grid import (
+    EQUAL_STEPS,
+    FIXED,
+    MARGINAL,
+    MOST_STEPS,
+    NITRO,
+    PAPER,
+    REVERSED,
+    TARGETS,
+    WIDER,
+    fixed_name,
+    plan,
+    updates_needed,
+)
 from nitro.planning.prices import cost_basis
 from shared.deployment.config import NitroConfig
 from shared.deployment.machines import LEARNER_START_S
 
-TARGETS: Mapping[str, float] = {
-    "Hopper-v4": 2000.0,
-    "HalfCheetah-v4": 1500.0,
-    "Walker2d-v4": 2000.0,
-    "Humanoid-v4": 500.0,
-}
-"""Returns that are worth having, by environment."""
 CPU = "CPU learner"
-PAPER, NITRO, REVERSED = "the paper's", "nitro", "nitro, reversed in time"
-MARGINAL = "marginal"
-WIDER = "marginal, from 4"
-"""Its range begins at the fewest fragments that it can compare, the others' at 8 as the paper's."""
-FIXED = (2, 4, 8, 16, 32, 64)
-EQUAL_STEPS = {"fixed 16, steps of 8": 128, "fixed 32, steps of 8": 256}
-"""Minibatches of 8 samples an actor: a round has as many gradient steps, and passes over its
-samples, as a round of 8 actors whose minibatches have 64."""
-COST_RATIO = 3.0
-"""What `marginal` is told: a round's fixed dollars over an actor's, at a CPU learner's prices."""
+_PAPER_WARM = 64
 _WITH_NOISE = 5 / 3
 """Measurements of `marginal`: its noise scale takes two thirds of what curvature does (decision
 031)."""
-_POLICIES: dict[str, Body] = {
-    NITRO: {"policy": "nitro"},
-    "random": {"policy": "random"},
-    "kungfu": {"policy": "kungfu"},
-    MARGINAL: {"policy": "marginal", "cost_ratio": COST_RATIO},
-}
-_STEPS_PER_ACTOR = 256
-_STEPS = 1_000_000
-_ROUNDS = _STEPS // (8 * _STEPS_PER_ACTOR)
-"""Of a policy that chooses: a million steps where it always chooses the fewest."""
-_EVALUATED_STEPS = 32_768
-_CHOOSER_LOOKS = 4
-"""Rounds between two evaluations of a policy that chooses: 8,192 to 65,536 steps."""
-_PAPER_WARM = 64
 _SLOW_STEP_S = 0.021
 """On one core: what highway-fast-v0 takes (examples/highway_env)."""
 _BILLED = "Hopper-v4"
@@ -78,86 +60,6 @@ _FEWEST_RUNS = 6
 95 %."""
 _MARGINAL = "A policy by marginal value has the smallest worst regret (not the paper's)"
 _PROMISE = "Nitro costs less than its rivals for the same reward (section 8)"
-
-
-def _fixed_name(num_actors: int) -> str:
-    return f"fixed {num_actors}"
-
-
-def plan(scale: Scale, done: Done) -> Grid:
-    """Every number and every policy; the reversed one once Nitro's run of its seed is done."""
-    grid = Grid()
-    for seed in range(scale.seeds):
-        for env_id, target in first(scale, tuple(TARGETS.items())):
-            for name, num_actors in _numbers(scale).items():
-                body = _fixed_body(scale, env_id, target, num_actors)
-                if name in EQUAL_STEPS:
-                    body["hyperparameters"] = {"minibatch_size": EQUAL_STEPS[name]}
-                grid.add_job(name, env_id, seed, body)
-            choosing = (_ROUNDS, scale.of((8, 64), (2, 4)), _CHOOSER_LOOKS)
-            body = _body(scale, env_id, target, *choosing)
-            for name, scaling in _POLICIES.items():
-                grid.add_job(name, env_id, seed, {**body, "scaling": scaling})
-            wider = _body(
-                scale, env_id, target, 2 * _ROUNDS, scale.of((4, 64), (2, 4)), 2 * _CHOOSER_LOOKS
-            )
-            grid.add_job(WIDER, env_id, seed, {**wider, "scaling": _POLICIES[MARGINAL]})
-            paper = _body(scale, env_id, target, *choosing, preset="paper")
-            grid.add_job(PAPER, env_id, seed, {**paper, "scaling": _POLICIES[NITRO]})
-            nitro = done.get(CellId(NITRO, env_id, seed))
-            if nitro is not None:
-                reverse = schedule(_reversed(nitro, env_id, scale.of(_ROUNDS, 3)))
-                grid.add_job(REVERSED, env_id, seed, {**body, "scaling": reverse})
-    return grid
-
-
-def _reversed(nitro: JobOutcome, env_id: str, rounds: int) -> list[int]:
-    """Return the actors of the rounds until its return, the last first; then it stays there.
-
-    An evaluation runs beside a round, which says nothing any more where it has the return.
-    """
-    before = [0, *itertools.accumulate(each.env_steps for each in nitro.rounds)]
-    made = zip(before, nitro.rounds[: _updates(nitro, env_id)], strict=False)
-    counts = [each.num_actors for steps, each in made if steps < _STEPS][::-1]
-    return counts + counts[-1:] * (rounds - len(counts))
-
-
-def _numbers(scale: Scale) -> dict[str, int]:
-    """Return the conditions with a fixed number of actors."""
-    numbers = {_fixed_name(n): n for n in scale.of(FIXED, (2, 4))}
-    return numbers | scale.of({name: size // 8 for name, size in EQUAL_STEPS.items()}, {})
-
-
-def _fixed_body(scale: Scale, env_id: str, target: float, num_actors: int) -> Body:
-    rounds = math.ceil(_STEPS / (_STEPS_PER_ACTOR * num_actors))
-    looks = max(1, round(_EVALUATED_STEPS / (_STEPS_PER_ACTOR * num_actors)))
-    body = _body(scale, env_id, target, rounds, (num_actors, num_actors), looks)
-    return {**body, "scaling": fixed(num_actors)}
-
-
-def _body(
-    scale: Scale,
-    env_id: str,
-    target: float,
-    rounds: int,
-    actors: tuple[int, int],
-    looks: int,
-    *,
-    preset: str = "standard",
-) -> Body:
-    body = job_body(
-        scale, env_id, rounds=rounds, actors=actors, evaluate_every=looks, preset=preset
-    )
-    stop, evaluation = body["stop"], body["evaluation"]
-    assert isinstance(stop, dict)
-    assert isinstance(evaluation, dict)
-    changes: Body = {
-        "stop": {**stop, "target_return": target},
-        "evaluation": {**evaluation, "episodes": scale.of(5, 2)},
-    }
-    if preset != "paper":
-        changes["episodes"] = {}  # as long as the preset has them: the environment's own
-    return {**body, **changes}
 
 
 def regimes() -> tuple[Regime, ...]:
@@ -181,7 +83,7 @@ def regimes() -> tuple[Regime, ...]:
 def find(scale: Scale, done: Done) -> Findings:
     """Dollars and seconds to the return in every regime, and every policy's regret."""
     found = regimes()
-    numbers = tuple(_fixed_name(n) for n in scale.of(FIXED, (2, 4)))
+    numbers = tuple(fixed_name(n) for n in scale.of(FIXED, (2, 4)))
     panels, tables, claims = [], [bill_table(_BILLED, durations(_BILLED, STANDARD))], []
     for env_id in (env_id for env_id in TARGETS if conditions(done, env_id)):
         usd = {regime.name: _spent(done, env_id, regime) for regime in found}
@@ -241,7 +143,7 @@ def _spent(
 def _to_return(
     run: JobOutcome, env_id: str, condition: str, regime: Regime, *, seconds: bool
 ) -> float:
-    updates = _updates(run, env_id)
+    updates = updates_needed(run, env_id)
     if updates is None:
         return math.inf
     spent = reprice(_made(run, env_id, condition), regime)
@@ -258,16 +160,12 @@ def _made(run: JobOutcome, env_id: str, condition: str) -> Made:
     )
 
 
-def _updates(run: JobOutcome, env_id: str) -> int | None:
-    return updates_to(run, TARGETS[env_id], most_steps=_STEPS)
-
-
 def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending) -> Table:
     seconds = _spent(done, env_id, found[-2], seconds=True)
     rows: list[tuple[Value, ...]] = []
     for name in conditions(done, env_id):
         made = runs(done, name, env_id)
-        reached = sum(_updates(run, env_id) is not None for run in made)
+        reached = sum(updates_needed(run, env_id) is not None for run in made)
         taken = [[_steps_to(run, env_id) for run in made], seconds[name]]
         taken += [of[name] for of in usd.values()]
         taken.append([_on_server(run, env_id, name, found[0]) for run in made])
@@ -288,12 +186,12 @@ def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending
 
 
 def _steps_to(run: JobOutcome, env_id: str) -> float:
-    updates = _updates(run, env_id)
+    updates = updates_needed(run, env_id)
     return math.inf if updates is None else sum(r.env_steps for r in run.rounds[:updates])
 
 
 def _on_server(run: JobOutcome, env_id: str, condition: str, regime: Regime) -> float:
-    updates = _updates(run, env_id)
+    updates = updates_needed(run, env_id)
     if updates is None:
         return math.inf
     return on_best_server(_made(run, env_id, condition), regime, updates=updates)
@@ -343,13 +241,13 @@ def _regret_table(env_id: str, usd: Spending, numbers: tuple[str, ...]) -> Table
 def _claims(env_id: str, usd: Spending, numbers: tuple[str, ...]) -> list[Claim]:
     """Whether the two policies are worth having: by the worst of their regrets."""
     found = {name: of["worst"] for name, of in regrets(_ours(usd), numbers).items()}
-    made = min(len(values) for values in _ours(usd)["CPU learner"].values())
+    made = {name: len(values) for name, values in usd[CPU].items()}
     rival = min((name for name in numbers if name in found), key=lambda name: found[name].value)
     claims = []
-    for name, paper in ((NITRO, _PROMISE), ("marginal", _MARGINAL)):
+    for name, paper in ((NITRO, _PROMISE), (MARGINAL, _MARGINAL)):
         if name in found:
             text = f"{env_id}, worst regret: {name} {found[name]}, {rival} {found[rival]}"
-            verdict = _verdict(found[name], found[rival], made)
+            verdict = _verdict(found[name], found[rival], min(made[name], made[rival]))
             claims.append(Claim(paper=paper, ours=text, verdict=verdict))
     return claims
 
@@ -370,5 +268,5 @@ EXPERIMENT = Experiment(
     paper="section 8: up to 42 % lower cost; Figures 10 and 11 are reward over time",
     plan=plan,
     find=find,
-    most_steps=_STEPS,
+    most_steps=MOST_STEPS,
 )

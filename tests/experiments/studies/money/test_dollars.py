@@ -7,7 +7,8 @@ from experiments.grid import CellId, Scale
 from experiments.outcome import JobOutcome
 from experiments.repricing import Made, reprice
 from experiments.studies.money.calibration import durations
-from experiments.studies.money.dollars import COST_RATIO, EQUAL_STEPS, FIXED, NITRO, PAPER, regimes
+from experiments.studies.money.dollars import regimes
+from experiments.studies.money.dollars_grid import COST_RATIO, EQUAL_STEPS, FIXED, NITRO, PAPER
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import ScheduleScaling
 from tests.experiments.made_up import outcome
@@ -52,6 +53,17 @@ def test_what_never_had_the_return_is_said_so_and_not_drawn() -> None:
     (panel,) = found.panels
     assert "random" not in panel.categories  # type: ignore[union-attr]
     assert {claim.verdict for claim in found.claims} == {"does not hold: the other way round"}
+
+
+def test_a_claim_waits_for_six_runs_of_what_it_compares_and_for_no_others() -> None:
+    def verdicts(*left_out: CellId) -> set[str]:
+        runs = {cell: run for cell, run in made().items() if cell not in left_out}
+        return {claim.verdict for claim in load("dollars").find(FULL, runs).claims}
+
+    decided = verdicts()
+    assert verdicts(*(CellId("random", HOPPER, seed) for seed in range(1, 6))) == decided
+    for name in (NITRO, "fixed 8"):
+        assert verdicts(CellId(name, HOPPER, 5)) == {"not decided: too few runs"}
 
 
 def test_the_papers_deployment_is_the_dearest_and_a_cpu_learner_the_cheapest() -> None:
