@@ -6,7 +6,6 @@ from pathlib import Path
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from moto import mock_aws
 
 from services.scaler.views.logs import CloudWatchLogs, LogsError, about, log_page
 from shared.contracts.job_spec import JobSpec
@@ -141,11 +140,9 @@ def test_viewers_share_what_was_read_and_a_failure_names_its_cause(scaler: Scale
     assert len(group.requests) == asked
 
 
-@mock_aws
-def test_lines_come_from_cloudwatch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    client = boto3.client("logs", region_name="us-east-1")
+@pytest.mark.usefixtures("aws")
+def test_lines_come_from_cloudwatch() -> None:
+    client = boto3.client("logs")
     client.create_log_group(logGroupName="scaler")
     client.create_log_stream(logGroupName="scaler", logStreamName="s")
     job = Job(job_id="a-1", spec=JobSpec(), status="queued", created_at=time.time() - 60)
