@@ -68,7 +68,7 @@ def cache_url(cache_server: ValkeyServer) -> str:
 
 @pytest.fixture(scope="session")
 def aws_server() -> Iterator[str]:
-    """URL of a server that answers as S3 and DynamoDB do; started by whoever first asks for it."""
+    """URL of a server that answers as S3, DynamoDB and CloudWatch do; started when asked for."""
     from moto.moto_server.werkzeug_app import (  # slow to import
         DomainDispatcherApplication,
         create_backend_app,
