@@ -247,9 +247,10 @@ def _claims(env_id: str, usd: Spending, numbers: tuple[str, ...]) -> list[Claim]
     """
     ours = _ours(usd)
     enough = {name for name, values in ours[_CPU].items() if len(values) >= _FEWEST_RUNS}
-    beside = tuple(name for name in numbers if name in enough) or numbers
+    made = [name for name in numbers if name in ours[_CPU]]
+    beside = [name for name in made if name in enough] or made
     found = {name: of["worst"] for name, of in regrets(ours, beside).items()}
-    rival = min((name for name in beside if name in found), key=lambda name: found[name].value)
+    rival = min(beside, key=lambda name: found[name].value)
     claims = []
     for name, paper in ((NITRO, _PROMISE), (MARGINAL, _MARGINAL)):
         if name in found:
