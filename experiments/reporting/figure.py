@@ -77,15 +77,13 @@ def series_colours(summary: Summary) -> dict[str, str]:
 def _panel(on: Axes, panel: Panel, colours: dict[str, str]) -> None:
     for place, series in enumerate(panel.series):
         colour = colours[series.label]
-        if panel.kind == "bar":
-            _bars(on, series, place, len(panel.series), colour)
+        if panel.kind in ("bar", "point"):
+            _beside(on, series, place, len(panel.series), colour, kind=panel.kind)
         else:
-            step = "mid" if panel.kind == "step" else None
-            drawstyle = "steps-mid" if step else "default"
-            on.plot(series.x, series.y, color=colour, label=series.label, drawstyle=drawstyle)
-            if series.low is not None and series.high is not None:
-                on.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, lw=0)
-    if panel.kind != "bar":
+            _along(on, series, colour, kind=panel.kind)
+    if panel.kind == "point":
+        on.set_yscale("log")
+    if panel.kind in ("line", "step"):
         on.locator_params(axis="x", nbins=_X_INTERVALS, steps=(1, 2, 5, 10))
     if panel.categories:
         on.set_xticks(range(len(panel.categories)), panel.categories, fontsize=8)
@@ -97,17 +95,30 @@ def _panel(on: Axes, panel: Panel, colours: dict[str, str]) -> None:
     on.set_xlabel(panel.x_label)
     on.set_ylabel(panel.y_label)
     if panel.series:
-        on.legend(frameon=False, fontsize=7)
+        # Numbers far apart leave the middle free.
+        on.legend(frameon=False, fontsize=7, loc="center" if panel.kind == "point" else "best")
 
 
-def _bars(on: Axes, series: Series, place: int, count: int, colour: str) -> None:
+def _along(on: Axes, series: Series, colour: str, *, kind: str) -> None:
+    drawstyle = "steps-mid" if kind == "step" else "default"
+    on.plot(series.x, series.y, color=colour, label=series.label, drawstyle=drawstyle)
+    if series.low is not None and series.high is not None:
+        on.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, lw=0)
+
+
+def _beside(on: Axes, series: Series, place: int, count: int, colour: str, *, kind: str) -> None:
     width = 0.8 / count
     x = [value + (place - (count - 1) / 2) * width for value in series.x]
-    on.bar(x, series.y, width, color=colour, label=series.label)
+    dark = "#222222"
+    if kind == "bar":
+        on.bar(x, series.y, width, color=colour, label=series.label)
+    else:
+        on.plot(x, series.y, "o", color=colour, markersize=4, label=series.label)
+        dark = colour
     if series.low is not None and series.high is not None:
         below = np.maximum(0.0, np.subtract(series.y, series.low))
         above = np.maximum(0.0, np.subtract(series.high, series.y))
-        on.errorbar(x, series.y, yerr=(below, above), fmt="none", ecolor="#222222", lw=0.8)
+        on.errorbar(x, series.y, yerr=(below, above), fmt="none", ecolor=dark, lw=0.8)
 
 
 def _surface(figure: Figure, on: Axes, surface: Surface) -> None:

@@ -30,8 +30,9 @@ class Panel(Message):
     title: str
     x_label: str
     y_label: str
-    kind: Literal["line", "step", "bar"] = "line"
-    """`bar`: x is the place in `categories`."""
+    kind: Literal["line", "step", "bar", "point"] = "line"
+    """`bar`, `point`: x is the place in `categories`; points have a logarithmic y axis, for numbers
+    far apart."""
     series: tuple[Series, ...]
     categories: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ is smaller than every fixed number's.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from experiments.default_bill import bill_table
@@ -97,7 +97,8 @@ def find(scale: Scale, done: Done) -> Findings:
     notes = (
         "A condition's dollars and seconds are medians over its runs with 95 % bootstrap "
         "intervals; `never`: half of the runs or more did not have the return within a million "
-        "steps.",
+        "steps. In the picture, an interval that ends with `never` ends at twice the dearest "
+        "median.",
         f"Returns: {', '.join(f'{env} {target:g}' for env, target in TARGETS.items())}, in an "
         "evaluation of five episodes. Fixed numbers are evaluated every 32,768 steps; policies "
         "that choose, every four rounds.",
@@ -199,26 +200,35 @@ def _on_server(run: JobOutcome, env_id: str, condition: str, regime: Regime) -> 
 
 
 def _panel(env_id: str, usd: Spending) -> Panel:
-    """Dollars of the conditions that came there, a bar each."""
+    """Dollars of the conditions that came there, with intervals."""
     medians = {
-        regime: {name: censored_median(values).value for name, values in of.items()}
+        regime: {name: censored_median(values) for name, values in of.items()}
         for regime, of in usd.items()
     }
-    names = [name for name, value in next(iter(medians.values())).items() if math.isfinite(value)]
+    names = [
+        name for name, each in next(iter(medians.values())).items() if math.isfinite(each.value)
+    ]
     return Panel(
         title=f"{env_id}, to {TARGETS[env_id]:g}",
         x_label="",
-        y_label="USD (median)",
-        kind="bar",
+        y_label="USD (median, 95 % interval)",
+        kind="point",
         categories=tuple(names),
         series=tuple(
-            Series(
-                label=regime,
-                x=tuple(map(float, range(len(names)))),
-                y=tuple(of[name] for name in names),
-            )
-            for regime, of in medians.items()
+            _series(regime, [of[name] for name in names]) for regime, of in medians.items()
         ),
+    )
+
+
+def _series(label: str, each: Sequence[Estimate]) -> Series:
+    """Medians above their places; an interval that has no end ends at twice the dearest."""
+    above = 2.0 * max((one.value for one in each), default=0.0)
+    return Series(
+        label=label,
+        x=tuple(map(float, range(len(each)))),
+        y=tuple(one.value for one in each),
+        low=tuple(one.low for one in each),
+        high=tuple(one.high if math.isfinite(one.high) else above for one in each),
     )
 
 
