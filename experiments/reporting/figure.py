@@ -83,6 +83,7 @@ def _panel(on: Axes, panel: Panel, colours: dict[str, str]) -> None:
             _along(on, series, colour, kind=panel.kind)
     if panel.kind == "point":
         on.set_yscale("log")
+        on.margins(y=0.25)  # room for the legend
     if panel.kind in ("line", "step"):
         on.locator_params(axis="x", nbins=_X_INTERVALS, steps=(1, 2, 5, 10))
     if panel.categories:
@@ -95,8 +96,7 @@ def _panel(on: Axes, panel: Panel, colours: dict[str, str]) -> None:
     on.set_xlabel(panel.x_label)
     on.set_ylabel(panel.y_label)
     if panel.series:
-        # Numbers far apart leave the middle free.
-        on.legend(frameon=False, fontsize=7, loc="center" if panel.kind == "point" else "best")
+        on.legend(frameon=False, fontsize=7, ncols=2 if panel.kind == "point" else 1)
 
 
 def _along(on: Axes, series: Series, colour: str, *, kind: str) -> None:
