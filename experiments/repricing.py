@@ -87,10 +87,10 @@ def reprice(made: Made, regime: Regime) -> Spent:
     )
 
 
-def on_best_server(made: Made, regime: Regime, *, updates: int) -> float:
+def on_best_server(made: Made, regime: Regime, *, updates: int, boot_s: float = BOOT_S) -> float:
     """Return the dollars of the first rounds on the one server on which they cost least.
 
-    Its boot is paid for. The learner has no GPU there, and two cores.
+    Its boot is paid for, too. The learner has no GPU there, and two cores.
     """
     unhurried = replace(regime.basis, function_timeout_s=math.inf)
     alike = replace(regime, basis=unhurried, learner="cpu")
@@ -100,7 +100,7 @@ def on_best_server(made: Made, regime: Regime, *, updates: int) -> float:
     for kind, cores in SERVER_CORES.items():
         if kind in prices.server_usd_per_hour:
             seconds = sum(one_server_round_s(each, unhurried, cores) for each in rounds)
-            usd.append((BOOT_S + seconds) * prices.server_usd_per_s(kind))
+            usd.append((boot_s + seconds) * prices.server_usd_per_s(kind))
     return min(usd, default=math.inf)
 
 

@@ -45,6 +45,7 @@ from experiments.studies.money.dollars_grid import (
 from nitro.planning.prices import cost_basis
 from shared.deployment.config import NitroConfig
 from shared.deployment.machines import LEARNER_START_S
+from shared.money.one_server import BOOT_S
 
 _CPU = "CPU learner"
 _PAPER_WARM = 64
@@ -93,6 +94,7 @@ def find(scale: Scale, done: Done) -> Findings:
         if set(numbers) & set(conditions(done, env_id)):
             rounds = {each.name: _spent(done, env_id, replace(each, start_s=0.0)) for each in found}
             tables.append(_regret_table(env_id, rounds, numbers))
+            tables.append(_started_table(done, env_id, found[2]))
             claims += _claims(env_id, rounds, numbers)
     notes = (
         "A condition's dollars and seconds are medians over its runs with 95 % bootstrap "
@@ -108,7 +110,9 @@ def find(scale: Scale, done: Done) -> Findings:
         "decision 018 has.",
         "The start of the learner's machine, or of the server, is paid for. Of each run it is "
         f"{', '.join(_start_told(regime) for regime in found[:3])}. Regrets are those of the "
-        "rounds alone, as the start is the same for all.",
+        "rounds alone, as the start is the same for all. An environment that a round is the first "
+        f"to need is taken to start for {found[2].basis.cold_start_s:g} seconds, a server for "
+        f"{BOOT_S:g}.",
         "Policies that choose are looked at more often than fixed numbers, so they have more "
         "chances that five episodes go well.",
         f"The slow simulator is priced as if every step of training took {1000 * _SLOW_STEP_S:g} "
@@ -187,16 +191,44 @@ def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending
     )
 
 
+def _started_table(done: Outcomes, env_id: str, regime: Regime) -> Table:
+    """What is left where a guess about starting is left out."""
+    alone = replace(regime, start_s=0.0)
+    warm = replace(alone, basis=replace(alone.basis, cold_start_s=0.0))
+    spent = [_spent(done, env_id, each) for each in (regime, alone, warm)]
+    rows: list[tuple[Value, ...]] = []
+    for name in conditions(done, env_id):
+        booted = [
+            _on_server(run, env_id, name, regime, boot_s=0.0) for run in runs(done, name, env_id)
+        ]
+        medians = (censored_median(values) for values in (*(of[name] for of in spent), booted))
+        rows.append((name, *map(str, medians)))
+    return Table(
+        title=f"{env_id}: USD with a CPU learner, and what starting takes of it",
+        columns=(
+            "condition",
+            "all",
+            "the learner is up",
+            "and environments are warm",
+            "one server that is up",
+        ),
+        rows=tuple(rows),
+    )
+
+
 def _steps_to(run: JobOutcome, env_id: str) -> float:
     updates = updates_needed(run, env_id)
     return math.inf if updates is None else sum(r.env_steps for r in run.rounds[:updates])
 
 
-def _on_server(run: JobOutcome, env_id: str, condition: str, regime: Regime) -> float:
+def _on_server(
+    run: JobOutcome, env_id: str, condition: str, regime: Regime, *, boot_s: float = BOOT_S
+) -> float:
     updates = updates_needed(run, env_id)
     if updates is None:
         return math.inf
-    return on_best_server(_made(run, env_id, condition), regime, updates=updates)
+    made = _made(run, env_id, condition)
+    return on_best_server(made, regime, updates=updates, boot_s=boot_s)
 
 
 def _panel(env_id: str, usd: Spending) -> Panel:

@@ -78,6 +78,18 @@ def test_a_claim_waits_for_six_runs_of_what_it_compares() -> None:
     assert {verdict for verdict, _ in told(*(f"fixed {n}" for n in FIXED)).values()} == {few}
 
 
+def test_what_starting_takes_of_a_bill_is_told_apart() -> None:
+    (table,) = (t for t in load("dollars").find(FULL, made()).tables if "what starting" in t.title)
+    row = next(row for row in table.rows if row[0] == "fixed 8")
+    everything, up, warm, server = (float(str(value)) for value in row[1:])
+    learner = regimes()[2]
+    start_usd = learner.start_s * learner.basis.learner_usd_per_s
+    assert everything - up == pytest.approx(start_usd, rel=0.02)
+    # The first round's environments start for two seconds each; the rounds wait as long.
+    assert up - warm > 8 * 2 * 1769 / 1024 * 1.33334e-5
+    assert 0 < server < warm
+
+
 def test_the_papers_deployment_is_the_dearest_and_a_cpu_learner_the_cheapest() -> None:
     made = Made(run=a_run(0, 2500, actors=8), durations=durations(HOPPER, "standard"))
     paper, gpu, cpu, slow = (reprice(made, regime).usd[-1] for regime in regimes())
