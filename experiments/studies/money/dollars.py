@@ -85,16 +85,17 @@ def regimes() -> tuple[Regime, ...]:
 def find(scale: Scale, done: Done) -> Findings:
     """Dollars and seconds to the return in every regime, and every policy's regret."""
     found = regimes()
+    on_cpu = next(each for each in found if each.name == _CPU)
     numbers = tuple(fixed_name(n) for n in scale.of(FIXED, (2, 4)))
     panels, tables, claims = [], [bill_table(_BILLED, durations(_BILLED, STANDARD))], []
     for env_id in (env_id for env_id in TARGETS if conditions(done, env_id)):
         usd = {regime.name: _spent(done, env_id, regime) for regime in found}
         panels.append(_panel(env_id, usd))
-        tables.append(_table(done, env_id, found, usd))
+        tables.append(_table(done, env_id, on_cpu, usd))
         if set(numbers) & set(conditions(done, env_id)):
             rounds = {each.name: _spent(done, env_id, replace(each, start_s=0.0)) for each in found}
             tables.append(_regret_table(env_id, rounds, numbers))
-            tables.append(_started_table(done, env_id, found[2]))
+            tables.append(_started_table(done, env_id, on_cpu, [usd[_CPU], rounds[_CPU]]))
             claims += _claims(env_id, rounds, numbers)
     notes = (
         "A condition's dollars and seconds are medians over its runs with 95 % bootstrap "
@@ -111,7 +112,7 @@ def find(scale: Scale, done: Done) -> Findings:
         "The start of the learner's machine, or of the server, is paid for. Of each run it is "
         f"{', '.join(_start_told(regime) for regime in found[:3])}. Regrets are those of the "
         "rounds alone, as the start is the same for all. An environment that a round is the first "
-        f"to need is taken to start for {found[2].basis.cold_start_s:g} seconds, a server for "
+        f"to need is taken to start for {on_cpu.basis.cold_start_s:g} seconds, a server for "
         f"{BOOT_S:g}.",
         "Policies that choose are looked at more often than fixed numbers, so they have more "
         "chances that five episodes go well.",
@@ -166,15 +167,15 @@ def _made(run: JobOutcome, env_id: str, condition: str) -> Made:
     )
 
 
-def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending) -> Table:
-    seconds = _spent(done, env_id, found[-2], seconds=True)
+def _table(done: Outcomes, env_id: str, on_cpu: Regime, usd: Spending) -> Table:
+    seconds = _spent(done, env_id, on_cpu, seconds=True)
     rows: list[tuple[Value, ...]] = []
     for name in conditions(done, env_id):
         made = runs(done, name, env_id)
         reached = sum(updates_needed(run, env_id) is not None for run in made)
         taken = [[_steps_to(run, env_id) for run in made], seconds[name]]
         taken += [of[name] for of in usd.values()]
-        taken.append([_on_server(run, env_id, name, found[0]) for run in made])
+        taken.append([_on_server(run, env_id, name, on_cpu) for run in made])
         medians = (str(censored_median(values)) for values in taken)
         rows.append((name, f"{reached} of {len(made)}", *medians))
     return Table(
@@ -183,7 +184,7 @@ def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending
             "condition",
             "reached",
             "steps",
-            f"seconds, {found[-2].name}",
+            f"seconds, {on_cpu.name}",
             *(f"USD, {name}" for name in usd),
             "USD, one server",
         ),
@@ -191,18 +192,18 @@ def _table(done: Outcomes, env_id: str, found: tuple[Regime, ...], usd: Spending
     )
 
 
-def _started_table(done: Outcomes, env_id: str, regime: Regime) -> Table:
-    """What is left where a guess about starting is left out."""
-    alone = replace(regime, start_s=0.0)
-    warm = replace(alone, basis=replace(alone.basis, cold_start_s=0.0))
-    spent = [_spent(done, env_id, each) for each in (regime, alone, warm)]
+def _started_table(
+    done: Outcomes, env_id: str, on_cpu: Regime, usd: Sequence[Mapping[str, list[float]]]
+) -> Table:
+    """What is left of a CPU learner's dollars, and of its rounds', where no start is paid for."""
+    basis = replace(on_cpu.basis, cold_start_s=0.0)
+    warm = _spent(done, env_id, replace(on_cpu, start_s=0.0, basis=basis))
     rows: list[tuple[Value, ...]] = []
     for name in conditions(done, env_id):
-        booted = [
-            _on_server(run, env_id, name, regime, boot_s=0.0) for run in runs(done, name, env_id)
-        ]
-        medians = (censored_median(values) for values in (*(of[name] for of in spent), booted))
-        rows.append((name, *map(str, medians)))
+        made = runs(done, name, env_id)
+        booted = [_on_server(run, env_id, name, on_cpu, boot_s=0.0) for run in made]
+        spent = (*(of[name] for of in (*usd, warm)), booted)
+        rows.append((name, *(str(censored_median(values)) for values in spent)))
     return Table(
         title=f"{env_id}: USD with a CPU learner, and what starting takes of it",
         columns=(
