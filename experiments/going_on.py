@@ -16,7 +16,7 @@ def with_horizon(experiment: Experiment, horizon: Horizon) -> Experiment:
     Its results have a folder of their own, and its findings are those of the experiment.
 
     Raises:
-        CommandError: Its work is not jobs.
+        CommandError: Its work is not jobs, or (as it is planned) its jobs differ in their horizons.
     """
     if experiment.task is not JobSpec:
         raise CommandError(f"--horizon: {experiment.name} trains no jobs; leave it out")
@@ -24,6 +24,9 @@ def with_horizon(experiment: Experiment, horizon: Horizon) -> Experiment:
 
     def plan(scale: Scale, done: Done) -> Grid:
         grid = experiment.plan(scale, done)
+        jobs = [cell.task for cell in grid.cells if isinstance(cell.task, JobSpec)]
+        if len({job.episodes.horizon for job in jobs} - {None}) > 1:
+            raise CommandError(f"--horizon: {experiment.name} compares horizons; leave it out")
         changed = {"episodes": episodes}
         cells = [replace(c, task=c.task.model_copy(update=changed)) for c in grid.cells]
         return Grid(cells=cells, left_out=grid.left_out)

@@ -26,7 +26,8 @@ class SeedResult(Message):
     episodes: Count
     """Training episodes that ended in the run."""
     final_return: Number
-    """Mean of the last 100 training episodes, raw rewards, sampled actions."""
+    """Mean of the last 100 training episodes, raw rewards, sampled actions. Where the horizon cuts
+    episodes that would go on, `evaluation_return`: a part of an episode is no return."""
     evaluation_return: Number | None
     """Mean of the episodes with the last policy's most likely actions."""
     steps_per_s: NonNegativeFloat
@@ -65,14 +66,14 @@ class ReferenceResult(Message):
     """The same seeds of Stable-Baselines3, if they were trained."""
     met: bool | None
     """Whether the mean is at least the published mean less its deviation, or the peer's where
-    nothing is published; None without either."""
+    nothing is published; None without either, and where training episodes are cut."""
 
 
 def seed_result(run: Run) -> SeedResult:
     """Sum a finished run up.
 
     Raises:
-        RuntimeError: No training episode ended.
+        RuntimeError: No training episode ended, or they are cut and nothing was evaluated.
     """
     results = [line.result for line in run.rounds if line.result is not None]
     returns: list[float] = []
@@ -82,20 +83,33 @@ def seed_result(run: Run) -> SeedResult:
         env_steps += result.env_steps
         if returns:
             curve.append((env_steps, fmean(returns[-LAST_EPISODES:])))
+    played = run.evaluations[-1][1].returns if run.evaluations else ()
+    evaluation = fmean(played) if played else None
+    if cuts_episodes(run.job):
+        if evaluation is None:
+            raise RuntimeError(f"{run.folder}: training episodes are cut, and none was evaluated")
+        curve = [(env_steps, evaluation)]
     if not curve:
         raise RuntimeError(f"{run.folder}: no training episode ended, so there is no return")
     stride = max(1, len(curve) // _CURVE_POINTS)
-    evaluation = run.evaluations[-1][1].returns if run.evaluations else ()
     return SeedResult(
         seed=run.job.spec.seed,
         job_id=run.job.job_id,
         env_steps=env_steps,
         episodes=len(returns),
         final_return=curve[-1][1],
-        evaluation_return=fmean(evaluation) if evaluation else None,
+        evaluation_return=evaluation,
         steps_per_s=env_steps / sum(result.timing.total_s for result in results),
         curve=tuple(reversed(curve[::-stride])),
     )
+
+
+def cuts_episodes(job: Job) -> bool:
+    """Return whether training episodes may be cut before the environment ends them."""
+    limit = job.described_environment.max_episode_steps
+    fragment = job.spec.steps_of(job.spec.actors.min) // job.spec.envs_per_actor
+    cut_at = job.spec.episodes.cut_at if job.continues_episodes else fragment
+    return limit is not None and cut_at is not None and cut_at < limit
 
 
 def summed_up(
@@ -119,6 +133,8 @@ def summed_up(
     mean, std = fmean(returns), pstdev(returns)
     published = CLEANRL_PPO.get(job.spec.env_id) if job.spec.algorithm == "ppo" else None
     yardstick = (published.mean, published.std) if published else mean_and_std(peer)
+    if cuts_episodes(job):  # deterministic episodes are no match for sampled ones
+        yardstick = None
     return ReferenceResult(
         env_id=job.spec.env_id,
         command=command,

@@ -25,3 +25,9 @@ def test_nothing_but_the_horizon_and_the_name_changes() -> None:
 def test_an_experiment_without_jobs_has_no_horizon() -> None:
     with pytest.raises(CommandError, match="--horizon: surface trains no jobs"):
         with_horizon(load("surface"), "limit")
+
+
+def test_an_experiment_about_horizons_keeps_its_own() -> None:
+    changed = with_horizon(load("horizon"), "limit")
+    with pytest.raises(CommandError, match="--horizon: horizon compares horizons"):
+        changed.plan(Scale(seeds=1, quick=True), {})

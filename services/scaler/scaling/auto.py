@@ -7,13 +7,14 @@ More actors shorten the round until a call takes longer than what it is made for
 
     n = N * step_s / (r * call_overhead_s),    r = 5 by default,
 
-rounded down. Both times are medians over recent rounds, and a number that is still within a fifth
-of the exact one stays: measured times vary, and a new number has no use of its own.
+rounded down. Both times are medians over recent rounds, and a number up to a fifth below the exact
+one stays: measured times vary, and a new number has no use of its own.
 
 | case | outcome |
 |---|---|
 | nothing measured yet | the fewest actors |
 | a call takes no time | the most actors |
+| equal shares would leave out more than a twentieth of N | the most actors with a step more each |
 """
 
 import math
@@ -26,7 +27,9 @@ from shared.contracts.scaling_spec import AutoScaling
 _ROUNDS = 8
 """Rounds whose times count; the newest may not have landed when the next one is decided."""
 _TOLERANCE = 0.2
-"""Of the number of the round before: within it the number stays."""
+"""Of the exact number: so far below it the number of the round before stays."""
+_LEFT_OUT = 0.05
+"""Of a round's samples: a remainder that may be left out."""
 
 
 class AutoPolicy(ScalingPolicy[AutoScaling]):
@@ -44,8 +47,10 @@ class AutoPolicy(ScalingPolicy[AutoScaling]):
         share_s = least * overhead_s
         exact = min(steps * step_s / share_s if share_s > 0 else math.inf, seen.actors.max)
         before = seen.past[-1].requested
-        stays = abs(exact - before) <= _TOLERANCE * before
-        requested = seen.actors.clip(before if stays else math.floor(exact))
+        stays = (1 - _TOLERANCE) * exact <= before <= exact
+        shares = steps // seen.envs_per_actor
+        wanted = before if stays else _sharing(shares, max(1, math.floor(exact)))
+        requested = seen.actors.clip(wanted)
         reason = (
             f"auto: {steps} steps of {1000 * step_s:.3g} ms, a call takes {1000 * overhead_s:.3g} "
             f"ms beside them: {requested} actors"
@@ -56,6 +61,13 @@ class AutoPolicy(ScalingPolicy[AutoScaling]):
     def num_rounds(self) -> int:
         """Enough for a median."""
         return _ROUNDS
+
+
+def _sharing(shares: int, most: int) -> int:
+    """Return up to `most` actors, and fewer where as many would leave out much of the shares."""
+    if most * (shares // most) >= (1 - _LEFT_OUT) * shares:
+        return most
+    return shares // math.ceil(shares / most)
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -74,6 +74,8 @@ class ScalingInput:
     steps_to_share: int | None = None
     """Steps of the round, over all environments, shared by its actors; None where an actor's number
     of steps is fixed instead."""
+    envs_per_actor: int = 1
+    """Environments among which an actor divides its steps."""
     ratio: ConvexityRatio
     """This round's."""
     ratios: tuple[float, ...] = ()

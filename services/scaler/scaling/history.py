@@ -56,6 +56,7 @@ class History:
             round_index=before.round_index,
             actors=job.spec.actors,
             steps_to_share=job.spec.samples_per_round,
+            envs_per_actor=job.spec.envs_per_actor,
             ratio=convexity_ratio(curvature),
             gradient_noise=request.gradient_noise,
             fragment_noise=None if curvature is None else curvature.fragment_noise,

@@ -25,7 +25,8 @@ def run_with(returns: list[tuple[float, ...]]) -> Run:
         RoundLine(plan=plan(found.round), result=found, curvature=None, evaluation=None)
         for found in results
     )
-    return Run(folder=Path("run"), job=job(), rounds=lines, ledger=())
+    whole = job(spec=JobSpec(steps_per_actor=1024))  # of environments with 1,000 an episode
+    return Run(folder=Path("run"), job=whole, rounds=lines, ledger=())
 
 
 def test_the_return_is_the_mean_of_the_last_hundred_training_episodes() -> None:
@@ -51,6 +52,18 @@ def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
 def test_a_run_without_an_episode_has_no_return() -> None:
     with pytest.raises(RuntimeError, match="no training episode ended"):
         seed_result(run_with([(), ()]))
+
+
+def test_where_fragments_cut_episodes_the_evaluation_is_the_return(tmp_path: Path) -> None:
+    """The synthetic run has fragments of 256 steps and episodes of 1,000."""
+    run = read_run(write_run(tmp_path))
+    found = seed_result(run)
+    assert found.final_return == found.evaluation_return == pytest.approx(430.0)
+    beside = PeerSeed(seed=7, final_return=1.0, episodes=100, about={})
+    summary = summed_up(
+        run.job, [found], [beside], command="again", environment=describe_environment()
+    )
+    assert summary.met is None
 
 
 def test_a_runs_folder_is_read_with_its_last_evaluation(tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def inputs(draw: st.DrawFn, actors: ActorRange) -> ScalingInput:
         draw(st.integers(0, 2000)),
         actors=actors,
         steps_to_share=draw(st.none() | st.integers(1, 2**24)),
+        envs_per_actor=draw(st.integers(1, 64)),
         ratios=tuple(draw(st.lists(st.floats(0, 1e300), max_size=8))),
         ratio=draw(
             st.builds(ConvexityRatio, value=st.none() | st.floats(0, 1e300), note=st.just(""))

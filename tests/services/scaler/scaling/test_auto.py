@@ -18,6 +18,7 @@ def actors(
     *times: tuple[float | None, float | None],
     within: ActorRange = WIDE,
     before: int = 1,
+    envs_per_actor: int = 1,
 ) -> int:
     past = tuple(
         PastRound(
@@ -26,7 +27,15 @@ def actors(
         for k, (step, call) in enumerate(times)
     )
     policy = AutoPolicy(AutoScaling(policy="auto"))
-    decided = policy.decide(seen(len(past), actors=within, steps_to_share=steps, past=past))
+    decided = policy.decide(
+        seen(
+            len(past),
+            actors=within,
+            steps_to_share=steps,
+            envs_per_actor=envs_per_actor,
+            past=past,
+        )
+    )
     assert f"{decided.requested} actors" in decided.reason
     return decided.requested
 
@@ -52,10 +61,22 @@ def test_single_rounds_do_not_matter_and_unknown_ones_are_left_out() -> None:
     assert actors(2048, usual, stalled, (None, None), usual) == 40
 
 
-def test_a_number_that_is_nearly_right_stays() -> None:
+def test_a_number_that_is_nearly_right_stays_unless_calls_outweigh_its_steps() -> None:
     assert actors(2048, (0.001, 0.010), before=35) == 35
-    assert actors(2048, (0.001, 0.010), before=33) == 40
-    assert actors(2048, (0.001, 0.010), before=52) == 40
+    assert actors(2048, (0.001, 0.010), before=32) == 40
+    assert actors(2048, (0.001, 0.010), before=41) == 40
+
+
+@pytest.mark.parametrize(
+    ("step_s", "envs_per_actor", "expected"),
+    [
+        (0.0167, 1, 682),  # 684 would take 2 steps each, 1,368 in all; 682 take 3
+        (0.00159, 16, 64),  # 65 would take one step in each environment
+        (0.0012, 1, 49),  # 41 steps each, 39 are left out
+    ],
+)
+def test_equal_shares_leave_little_out(step_s: float, envs_per_actor: int, expected: int) -> None:
+    assert actors(2048, (step_s, 0.010), envs_per_actor=envs_per_actor) == expected
 
 
 def test_the_range_holds_before_and_after_anything_is_measured() -> None:
