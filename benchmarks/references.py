@@ -6,8 +6,8 @@ Every seed is one job on the local system, everything real: cache, scaler, Lambd
 learner. A round has CleanRL's 2,048 steps: 2 actors of 1,024. What is compared is what CleanRL
 reports: the mean return of a run's last 100 training episodes, then mean and deviation over seeds.
 With `--horizon limit` episodes go on in the next round; with `fragment` every fragment begins with
-a reset, and episodes that its end cuts are not counted, as they are nobody's. The default is the
-preset's.
+a reset; the default is the preset's. Where that cuts episodes which would go on, the return is that
+of ten deterministic episodes after the last update, and is compared with nothing published.
 
 Jobs stay in `--runs-dir`: after Ctrl-C the same command goes on where it was, and skips seeds that
 are done. After a SIGKILL it does too, but waits for the lost round's deadline first. With `--peer`
@@ -51,6 +51,7 @@ _RUNS = Path("runs/references")
 _NUM_ACTORS = 2
 _STEPS_PER_ACTOR = 1024
 _STEPS = 1_000_000
+_EVALUATIONS = 20
 _BUDGET_USD = 1000.0
 """More than any of these runs would cost: money is not what is measured."""
 
@@ -68,8 +69,7 @@ def reference_spec(options: argparse.Namespace, seed: int) -> JobSpec:
             "actors": {"min": options.actors, "max": options.actors},
             "scaling": {"policy": "fixed", "num_actors": options.actors},
             "stop": {"max_rounds": rounds, "budget_usd": _BUDGET_USD},
-            # Before the first and after the last update.
-            "evaluation": {"every_rounds": rounds, "episodes": 10},
+            "evaluation": {"every_rounds": _every_rounds(options, rounds), "episodes": 10},
             "checkpoint": {"keep": 1},
             "episodes": {"horizon": _horizon(options)},
         }
@@ -126,6 +126,13 @@ class SeedTrainer:
             before, tenth = tenth, 10 * snapshot.finished_rounds // job.spec.stop.max_rounds
             progress(_described(snapshot), transient=tenth == before)
         return job
+
+
+def _every_rounds(options: argparse.Namespace, rounds: int) -> int:
+    """Return how often to evaluate: at both ends, or all along where training episodes are cut."""
+    horizon = _horizon(options)
+    long = horizon == "fragment" and options.steps_per_actor >= _STEPS_PER_ACTOR
+    return rounds if long or horizon == "limit" else max(1, rounds // _EVALUATIONS)
 
 
 def spec_digest(spec: JobSpec) -> str:

@@ -1,6 +1,7 @@
 """What a reference run leaves behind: the seeds' returns, and their mean beside published ones."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from statistics import fmean, pstdev
 
 from pydantic import JsonValue
@@ -33,7 +34,8 @@ class SeedResult(Message):
     steps_per_s: NonNegativeFloat
     """Over the rounds' wall time; a seed that was interrupted counts its rounds only."""
     curve: tuple[tuple[PositiveInt, Number], ...]
-    """Environment steps and the mean return of the last 100 episodes until then."""
+    """Environment steps and the return then: as `final_return`, of the last 100 episodes or of an
+    evaluation."""
 
 
 class PeerSeed(Message):
@@ -73,33 +75,31 @@ def seed_result(run: Run) -> SeedResult:
     """Sum a finished run up.
 
     Raises:
-        RuntimeError: No training episode ended, or they are cut and nothing was evaluated.
+        RuntimeError: No training episode ended, or they are cut and none was evaluated.
     """
     results = [line.result for line in run.rounds if line.result is not None]
+    steps = [0, *accumulate(result.env_steps for result in results)]
     returns: list[float] = []
-    curve, env_steps = [], 0
-    for result in results:
+    trained, evaluated = [], []
+    for result, env_steps in zip(results, steps[1:], strict=True):
         returns += result.episode_returns
-        env_steps += result.env_steps
         if returns:
-            curve.append((env_steps, fmean(returns[-LAST_EPISODES:])))
-    played = run.evaluations[-1][1].returns if run.evaluations else ()
-    evaluation = fmean(played) if played else None
-    if cuts_episodes(run.job):
-        if evaluation is None:
-            raise RuntimeError(f"{run.folder}: training episodes are cut, and none was evaluated")
-        curve = [(env_steps, evaluation)]
+            trained.append((env_steps, fmean(returns[-LAST_EPISODES:])))
+    for num_rounds, evaluation in run.evaluations:
+        if num_rounds and evaluation.returns:
+            evaluated.append((steps[num_rounds], fmean(evaluation.returns)))
+    curve = evaluated if cuts_episodes(run.job) else trained
     if not curve:
-        raise RuntimeError(f"{run.folder}: no training episode ended, so there is no return")
+        raise RuntimeError(f"{run.folder}: no whole episode ended, so there is no return")
     stride = max(1, len(curve) // _CURVE_POINTS)
     return SeedResult(
         seed=run.job.spec.seed,
         job_id=run.job.job_id,
-        env_steps=env_steps,
+        env_steps=steps[-1],
         episodes=len(returns),
         final_return=curve[-1][1],
-        evaluation_return=evaluation,
-        steps_per_s=env_steps / sum(result.timing.total_s for result in results),
+        evaluation_return=evaluated[-1][1] if evaluated else None,
+        steps_per_s=steps[-1] / sum(result.timing.total_s for result in results),
         curve=tuple(reversed(curve[::-stride])),
     )
 

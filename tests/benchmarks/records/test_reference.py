@@ -50,7 +50,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
 
 
 def test_a_run_without_an_episode_has_no_return() -> None:
-    with pytest.raises(RuntimeError, match="no training episode ended"):
+    with pytest.raises(RuntimeError, match="no whole episode ended"):
         seed_result(run_with([(), ()]))
 
 
@@ -59,6 +59,8 @@ def test_where_fragments_cut_episodes_the_evaluation_is_the_return(tmp_path: Pat
     run = read_run(write_run(tmp_path))
     found = seed_result(run)
     assert found.final_return == found.evaluation_return == pytest.approx(430.0)
+    assert found.curve[-1] == (found.env_steps, found.final_return)
+    assert len(found.curve) == len([rounds for rounds, _ in run.evaluations if rounds])
     beside = PeerSeed(seed=7, final_return=1.0, episodes=100, about={})
     summary = summed_up(
         run.job, [found], [beside], command="again", environment=describe_environment()
