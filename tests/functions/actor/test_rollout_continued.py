@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from functions.actor.fragment import env_seed
 from functions.actor.rollout import sample_fragment
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import make_environment
@@ -28,60 +29,76 @@ CHEETAH: tuple[str, int, int, bool, ToEnv] = (
 
 
 def fragments(
-    make_task: MakeTask, policy: NumpyPolicy, env_id: str, lengths: list[int], **more: object
+    make_task: MakeTask,
+    policy: NumpyPolicy,
+    env_id: str,
+    lengths: list[int],
+    *,
+    num_envs: int = 1,
+    **more: object,
 ) -> list[Trajectory]:
     """Play fragments one after the other, each in the other one of two processes' environments."""
     task = make_task(env_id)
-    envs = cycle([make_environment(task.env), make_environment(task.env)])
+    envs = cycle([[make_environment(task.env) for _ in range(num_envs)] for _ in range(2)])
+    more["num_envs"] = num_envs
     played: list[Trajectory] = []
     starts: tuple[bytes, ...] = ()
     for number, steps in enumerate(lengths):
-        task = make_task(env_id, steps=steps, continues=True, seed=number, **more)
-        played.append(sample_fragment(task, [next(envs)], policy, starts=starts))
+        task = make_task(env_id, steps=steps * num_envs, continues=True, seed=number, **more)
+        played.append(sample_fragment(task, next(envs), policy, starts=starts))
         starts = played[-1].snapshots
     return played
 
 
+@pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize(
     ("env_id", "size", "actions", "discrete", "to_env"), [*ENVIRONMENTS, CHEETAH]
 )
-def test_fragments_that_go_on_are_what_one_plain_loop_sees(
+def test_fragments_that_go_on_are_what_plain_loops_see(
     env_id: str,
     size: int,
     actions: int,
     discrete: bool,
     to_env: ToEnv,
+    num_envs: int,
     make_task: MakeTask,
     load_discrete: LoadPolicy,
     load_continuous: LoadPolicy,
 ) -> None:
     policy = (load_discrete if discrete else load_continuous)(size, actions)
-    played = fragments(make_task, policy, env_id, [64, 1, 37, 500, 7, 600, 250], discount=0.9)
-    total, length, discounted = 0.0, 0, 0.0
-    with gymnasium.make(env_id) as plain:
-        observation, _ = plain.reset(seed=0)
-        for trajectory in played:
-            ended: list[tuple[float, int]] = []
-            assert trajectory.earlier_returns == (discounted,)
-            for t in range(trajectory.num_steps):
-                np.testing.assert_array_equal(trajectory.observation[t, 0], np.float32(observation))
-                observation, reward, terminated, truncated, _ = plain.step(
-                    to_env(trajectory.action[t, 0])
-                )
-                assert trajectory.reward[t, 0] == np.float32(reward)
-                assert trajectory.terminated[t, 0] == terminated
-                assert trajectory.truncated[t, 0] == truncated
-                total, length = total + float(reward), length + 1
-                discounted = 0.9 * discounted + float(reward)
-                if terminated or truncated:
-                    ended.append((total, length))
-                    total, length, discounted = 0.0, 0, 0.0
-                    observation, _ = plain.reset()
-            returns = np.array([of for of, _ in ended], np.float32)
-            np.testing.assert_array_equal(trajectory.episode_returns, returns)
-            np.testing.assert_array_equal(trajectory.episode_lengths, [of for _, of in ended])
-            assert trajectory.begun_anew == 0
-    assert sum(trajectory.episode_lengths.size for trajectory in played) > 0
+    lengths = [64, 1, 37, 500, 7, 600, 250]
+    played = fragments(make_task, policy, env_id, lengths, num_envs=num_envs, discount=0.9)
+    ended: list[list[tuple[int, int, float, int]]] = [[] for _ in lengths]
+    """Of each fragment: step, environment, return and length."""
+    for b in range(num_envs):
+        total, length, discounted = 0.0, 0, 0.0
+        with gymnasium.make(env_id) as plain:
+            observation, _ = plain.reset(seed=env_seed(0, b))
+            for number, trajectory in enumerate(played):
+                assert trajectory.earlier_returns[b] == discounted
+                for t in range(lengths[number]):
+                    np.testing.assert_array_equal(
+                        trajectory.observation[t, b], np.float32(observation)
+                    )
+                    observation, reward, terminated, truncated, _ = plain.step(
+                        to_env(trajectory.action[t, b])
+                    )
+                    assert trajectory.reward[t, b] == np.float32(reward)
+                    assert trajectory.terminated[t, b] == terminated
+                    assert trajectory.truncated[t, b] == truncated
+                    total, length = total + float(reward), length + 1
+                    discounted = 0.9 * discounted + float(reward)
+                    if terminated or truncated:
+                        ended[number].append((t, b, total, length))
+                        total, length, discounted = 0.0, 0, 0.0
+                        observation, _ = plain.reset()
+    for trajectory, episodes in zip(played, ended, strict=True):
+        episodes.sort()
+        returns = np.array([each[2] for each in episodes], np.float32)
+        np.testing.assert_array_equal(trajectory.episode_returns, returns)
+        np.testing.assert_array_equal(trajectory.episode_lengths, [each[3] for each in episodes])
+        assert trajectory.begun_anew == 0
+    assert any(ended)
 
 
 def test_an_actor_that_is_launched_again_leaves_the_same(
