@@ -49,22 +49,19 @@ def advice(
     limit = environment.max_episode_steps
     taken = spec.steps_of(spec.actors.max) // spec.envs_per_actor
     too_short = limit is not None and limit > taken
-    if spec.episodes.go_on:
-        if not environment.keeps_state:
-            lines.append(
-                "episodes cannot go on, as this environment's state cannot be kept: every rollout "
-                f"begins with a reset (nitro check-env {spec.env_id} says why)"
-            )
-            if too_short and spec.samples_per_round is not None:
-                lines.append(
-                    f"rollouts take {taken:,} steps; fewer actors take longer ones: "
-                    "--scaling fixed:2"
-                )
-    elif too_short:
+    cannot = spec.episodes.go_on and not environment.keeps_state
+    if cannot:
+        lines.append(
+            "episodes cannot go on, as this environment's state cannot be kept: every rollout "
+            f"begins with a reset (nitro check-env {spec.env_id} says why)"
+        )
+    if too_short and (cannot or not spec.episodes.go_on):
+        fewer = "take fewer actors, as with --scaling fixed:2"
+        longer = "raise --steps-per-actor" if spec.samples_per_round is None else fewer
+        going_on = "" if cannot else "let episodes go on with --set episodes.horizon=limit, or "
         lines.append(
             f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
-            f"{taken:,}: later steps are never learned from (let episodes "
-            "go on with --set episodes.horizon=limit, or raise --steps-per-actor)"
+            f"{taken:,}: later steps are never learned from ({going_on}{longer})"
         )
     if cpu_cores is not None:
         takes = time_on_cpu(spec, environment, hyperparameters, rounds=rounds, cores=cpu_cores)

@@ -40,10 +40,11 @@ def test_episodes_that_rollouts_are_too_short_for_are_told(
 def test_episodes_that_should_go_on_and_cannot_are_told() -> None:
     going_on: dict[str, Any] = {"episodes": {"horizon": "limit"}}
     assert told(HOPPER.model_copy(update={"keeps_state": True}), **going_on) == []
-    (line,) = told(HOPPER, **going_on)
-    assert "nitro check-env" in line
-    _, longer = told(HOPPER, **going_on, samples_per_round=2048)
-    assert "rollouts take 32 steps; fewer actors take longer ones" in longer
+    why, lost = told(HOPPER, **going_on)
+    assert "nitro check-env" in why
+    assert "takes 256: later steps are never learned from (raise --steps-per-actor)" in lost
+    _, lost = told(HOPPER, **going_on, samples_per_round=2048)
+    assert "takes 32: later steps are never learned from (take fewer actors" in lost
 
 
 def test_rollouts_as_long_as_an_episode_need_no_word() -> None:
