@@ -19,9 +19,12 @@ class Experiment:
     """One figure of the paper, or one question of ours."""
 
     name: str
+    """Of its folder of results."""
     title: str
     paper: str
     """Figures of the paper it stands beside."""
+    arguments: str = ""
+    """What `nitro experiment run` is told; empty for its name alone."""
     plan: Callable[[Scale, Done], Grid]
     """Called again after its cells are done, until it has no new ones: cells may depend on
     outcomes."""
@@ -38,3 +41,8 @@ class Experiment:
     outcome: type[Outcome] = JobOutcome
     work: Callable[[Cell], Outcome] | None = None
     """Makes a cell's outcome in this process; None trains the task as a job."""
+
+    @property
+    def command(self) -> str:
+        """What runs it, without its seeds."""
+        return f"nitro experiment run {self.arguments or self.name}"

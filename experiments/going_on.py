@@ -34,6 +34,7 @@ def with_horizon(experiment: Experiment, horizon: Horizon) -> Experiment:
     return replace(
         experiment,
         name=f"{experiment.name}-{horizon}",
+        arguments=f"{experiment.name} --horizon {horizon}",
         title=f"{experiment.title}, horizon {horizon}",
         plan=plan,
     )

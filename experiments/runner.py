@@ -1,6 +1,5 @@
 """Running an experiment to its end, and going on where it was cut short."""
 
-import shlex
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -114,7 +113,7 @@ def summarise(
         name=experiment.name,
         title=experiment.title,
         paper=experiment.paper,
-        command=f"nitro experiment run {shlex.quote(experiment.name)}{options}",
+        command=f"{experiment.command}{options}",
         quick=scale.quick,
         seeds=len({cell.seed for cell in wanted}),
         cells=len(wanted),

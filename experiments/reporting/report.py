@@ -12,7 +12,7 @@ from pathlib import Path
 
 from experiments.catalogue import NAMES, STUDIES, load
 from experiments.reporting.findings import Summary, Table, Value
-from experiments.store import Store, write_whole
+from experiments.store import Store, read_summary, write_whole
 from nitro.errors import CommandError
 
 _NOT_RUN = "Not run yet: `nitro experiment run {name}`."
@@ -69,8 +69,16 @@ def section(name: str, out: Path, document: Path) -> tuple[str, int]:
     summary = store.summary()
     if summary is None:
         return _NOT_RUN.format(name=name), 0
-    picture = _link(store.summary_path.with_suffix(".png"), document)
-    return "\n\n".join(_parts(summary, picture)), 1
+    parts = [*_parts(summary, _picture(store.summary_path, document))]
+    for folder in sorted(out.glob(f"{name}-*")):  # the same with another horizon
+        path = folder / f"{folder.name}.json"
+        if (again := read_summary(path, folder.name)) is not None:
+            parts += [f"### {again.title}", *_parts(again, _picture(path, document))]
+    return "\n\n".join(parts), 1
+
+
+def _picture(summary_path: Path, document: Path) -> str:
+    return _link(summary_path.with_suffix(".png"), document)
 
 
 def _overview(out: Path) -> str:

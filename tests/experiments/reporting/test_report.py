@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.catalogue import NAMES, load
+from experiments.going_on import with_horizon
 from experiments.grid import LeftOut
 from experiments.reporting.figure import draw, num_columns, series_colours
 from experiments.reporting.findings import Claim, Panel, Series, Summary, Surface, Table
@@ -93,6 +94,21 @@ def test_pages_are_filled_and_filled_again_alike(tmp_path: Path) -> None:
         assert "\nold\n" not in page
     write_report(docs, out)
     assert texts(docs) == filled
+
+
+def test_a_page_has_the_same_experiment_with_another_horizon_as_well(tmp_path: Path) -> None:
+    out, docs = tmp_path / "out", tmp_path / "docs"
+    experiment = load("policies")
+    Store(out, experiment, quick=False).write_summary(SUMMARY)
+    longer = with_horizon(experiment, "limit")
+    changed = {"name": longer.name, "title": longer.title, "command": longer.command}
+    Store(out, longer, quick=False).write_summary(SUMMARY.model_copy(update=changed))
+    pages(docs)
+    write_report(docs, out)
+    _, before, after = texts(docs)["policies.md"].partition(f"### {longer.title}")
+    assert before
+    assert "Made by `nitro experiment run policies --horizon limit`" in after
+    assert "policies-limit/policies-limit.png" in after
 
 
 def test_links_lead_from_the_pages_to_the_results_wherever_both_are(tmp_path: Path) -> None:
