@@ -63,6 +63,12 @@ def advice(
             f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
             f"{taken:,}: later steps are never learned from ({going_on}{longer})"
         )
+    cut_at = None if cannot else spec.episodes.cut_at
+    if cut_at is not None and limit is not None and cut_at < limit:
+        lines.append(
+            f"training episodes are cut after {cut_at:,} of up to {limit:,} steps, so their "
+            "returns are those of parts; evaluations play whole episodes"
+        )
     if cpu_cores is not None:
         takes = time_on_cpu(spec, environment, hyperparameters, rounds=rounds, cores=cpu_cores)
         if takes is not None:

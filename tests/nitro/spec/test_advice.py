@@ -47,6 +47,14 @@ def test_episodes_that_should_go_on_and_cannot_are_told() -> None:
     assert "takes 32: later steps are never learned from (take fewer actors" in lost
 
 
+@pytest.mark.parametrize(("horizon", "is_told"), [(64, True), (1000, False), ("limit", False)])
+def test_returns_of_episodes_that_are_cut_are_told(horizon: int | str, is_told: bool) -> None:
+    keeps = HOPPER.model_copy(update={"keeps_state": True})
+    lines = told(keeps, episodes={"horizon": horizon})
+    assert [line for line in lines if "cut after 64 of up to 1,000 steps" in line] == lines
+    assert bool(lines) is is_told
+
+
 def test_rollouts_as_long_as_an_episode_need_no_word() -> None:
     assert told(HOPPER, steps_per_actor=1000) == []
     assert told(HOPPER.model_copy(update={"max_episode_steps": None})) == []
