@@ -4,12 +4,16 @@ Every round has 2,048 steps, shared by few long actors or many short ones. What 
 training horizon: the steps after a reset at which an episode is cut.
 """
 
+from collections.abc import Sequence
+from statistics import median
+
 from pydantic import JsonValue
 
 from experiments.experiment import Done, Experiment
 from experiments.grid import Body, Grid, Scale, first, fixed, job_body
+from experiments.outcome import JobOutcome
 from experiments.reporting.comparison import compared, final_return, runs
-from experiments.reporting.findings import Claim, Findings
+from experiments.reporting.findings import Claim, Findings, Table
 from experiments.reporting.statistics import verdict
 
 _ENVIRONMENTS = (
@@ -72,7 +76,28 @@ def find(scale: Scale, made: Done) -> Findings:
         before, after = final_return(made, reset, env_id), final_return(made, going_on, env_id)
         text = f"{env_id}, {actors} x {steps}: {before} with a reset each, {after} going on"
         claims.append(Claim(paper=_CLAIM, ours=text, verdict=verdict(after, before)))
-    return Findings(panels=panels, tables=tables, claims=tuple(claims))
+    return Findings(panels=panels, tables=(_medians(scale, made), *tables), claims=tuple(claims))
+
+
+def _medians(scale: Scale, made: Done) -> Table:
+    """Return the study in one table: a row for each environment and shape of a round."""
+    horizons = scale.of(_HORIZONS, ("fragment", "limit"))
+    rows = []
+    for env_id in first(scale, _ENVIRONMENTS):
+        for actors, steps in scale.of(_SHAPES, ((4, 32),)):
+            found = [runs(made, _name(actors, steps, horizon), env_id) for horizon in horizons]
+            if any(found):
+                rows.append((env_id, f"{actors} x {steps}", *map(_median, found)))
+    return Table(
+        title="Final returns: median (smallest, largest) of the runs made",
+        columns=("environment", "actors x steps", *map(str, horizons)),
+        rows=tuple(rows),
+    )
+
+
+def _median(made: Sequence[JobOutcome]) -> str | None:
+    returns = [each.final_return for each in made]
+    return f"{median(returns):,.0f} ({min(returns):,.0f}, {max(returns):,.0f})" if returns else None
 
 
 EXPERIMENT = Experiment(
