@@ -59,6 +59,9 @@ _BUDGET_USD = 1000.0
 def reference_spec(options: argparse.Namespace, seed: int) -> JobSpec:
     """Return the job of one seed."""
     rounds = max(1, options.steps // (options.actors * options.steps_per_actor))
+    # Before the first and after the last update, or all along where episodes may be cut.
+    whole = _horizon(options) == "limit"
+    every_rounds = rounds if whole else max(1, rounds // _EVALUATIONS)
     return JobSpec.model_validate(
         {
             "env_id": options.env_id,
@@ -69,7 +72,7 @@ def reference_spec(options: argparse.Namespace, seed: int) -> JobSpec:
             "actors": {"min": options.actors, "max": options.actors},
             "scaling": {"policy": "fixed", "num_actors": options.actors},
             "stop": {"max_rounds": rounds, "budget_usd": _BUDGET_USD},
-            "evaluation": {"every_rounds": _every_rounds(options, rounds), "episodes": 10},
+            "evaluation": {"every_rounds": every_rounds, "episodes": 10},
             "checkpoint": {"keep": 1},
             "episodes": {"horizon": _horizon(options)},
         }
@@ -126,13 +129,6 @@ class SeedTrainer:
             before, tenth = tenth, 10 * snapshot.finished_rounds // job.spec.stop.max_rounds
             progress(_described(snapshot), transient=tenth == before)
         return job
-
-
-def _every_rounds(options: argparse.Namespace, rounds: int) -> int:
-    """Return how often to evaluate: at both ends, or all along where training episodes are cut."""
-    horizon = _horizon(options)
-    long = horizon == "fragment" and options.steps_per_actor >= _STEPS_PER_ACTOR
-    return rounds if long or horizon == "limit" else max(1, rounds // _EVALUATIONS)
 
 
 def spec_digest(spec: JobSpec) -> str:

@@ -84,5 +84,5 @@ def experiments_table(out: Path) -> Table:
 def _results(name: str, out: Path) -> str:
     if name in STUDIES:
         return "made" if (out / f"{name}.json").is_file() else "–"
-    summary = read_summary(out / name / f"{name}.json", name)
+    summary = read_summary(out / name / f"{name}.json", f"nitro experiment run {name}")
     return "–" if summary is None else summary.made

@@ -16,7 +16,7 @@ def with_horizon(experiment: Experiment, horizon: Horizon) -> Experiment:
     Its results have a folder of their own, and its findings are those of the experiment.
 
     Raises:
-        CommandError: Its work is not jobs, or (as it is planned) its jobs differ in their horizons.
+        CommandError: Its work is not jobs. Its plan raises it where jobs differ in their horizons.
     """
     if experiment.task is not JobSpec:
         raise CommandError(f"--horizon: {experiment.name} trains no jobs; leave it out")

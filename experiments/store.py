@@ -97,7 +97,7 @@ class Store:
         Raises:
             CommandError: It is damaged, or cannot be read.
         """
-        return read_summary(self.summary_path, self._experiment.name)
+        return read_summary(self.summary_path, self._experiment.command)
 
     def _path(self, cell: CellId) -> Path:
         condition, env_id = (_UNSAFE.sub("-", text) for text in (cell.condition, cell.env_id))
@@ -126,8 +126,8 @@ def write_whole(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def read_summary(path: Path, name: str) -> Summary | None:
-    """Return an experiment's summary, None if there is none yet.
+def read_summary(path: Path, command: str) -> Summary | None:
+    """Return the summary that a command made, None if there is none yet.
 
     Raises:
         CommandError: It is damaged, or cannot be read.
@@ -140,6 +140,4 @@ def read_summary(path: Path, name: str) -> Summary | None:
         raise _unreadable(path, error) from error
     except ValidationError as error:
         what = error.errors(include_url=False)[0]["msg"]
-        raise CommandError(
-            f"{path}: {what}; make it again by: nitro experiment run {name}"
-        ) from error
+        raise CommandError(f"{path}: {what}; make it again by: {command}") from error

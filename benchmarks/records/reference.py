@@ -107,9 +107,9 @@ def seed_result(run: Run) -> SeedResult:
 def cuts_episodes(job: Job) -> bool:
     """Return whether training episodes may be cut before the environment ends them."""
     limit = job.described_environment.max_episode_steps
-    fragment = job.spec.steps_of(job.spec.actors.min) // job.spec.envs_per_actor
+    fragment = job.spec.steps_of(job.spec.actors.max) // job.spec.envs_per_actor
     cut_at = job.spec.episodes.cut_at if job.continues_episodes else fragment
-    return limit is not None and cut_at is not None and cut_at < limit
+    return cut_at is not None and (limit is None or cut_at < limit)
 
 
 def summed_up(

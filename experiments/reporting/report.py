@@ -65,20 +65,24 @@ def section(name: str, out: Path, document: Path) -> tuple[str, int]:
         if known:
             text = _STUDY.format(name=name, path=_link(path, document))
         return text, int(known)
-    store = Store(out, load(name), quick=False)
-    summary = store.summary()
-    if summary is None:
-        return _NOT_RUN.format(name=name), 0
-    parts = [*_parts(summary, _picture(store.summary_path, document))]
-    for folder in sorted(out.glob(f"{name}-*")):  # the same with another horizon
-        path = folder / f"{folder.name}.json"
-        if (again := read_summary(path, folder.name)) is not None:
-            parts += [f"### {again.title}", *_parts(again, _picture(path, document))]
-    return "\n\n".join(parts), 1
+    found = _found(name, out)
+    parts = [] if name in found else [_NOT_RUN.format(name=name)]
+    for made, summary in found.items():
+        picture = _link(out / made / f"{made}.png", document)
+        title = [] if made == name else [f"### {summary.title}"]
+        parts += [*title, *_parts(summary, picture)]
+    return "\n\n".join(parts), int(bool(found))
 
 
-def _picture(summary_path: Path, document: Path) -> str:
-    return _link(summary_path.with_suffix(".png"), document)
+def _found(name: str, out: Path) -> dict[str, Summary]:
+    """Return the summaries of an experiment, and of the same with other horizons, by folder."""
+    found = {}
+    for folder in (out / name, *sorted(out.glob(f"{name}-*"))):
+        command = "nitro experiment run " + folder.name.replace("-", " --horizon ", 1)
+        summary = read_summary(folder / f"{folder.name}.json", command)
+        if summary is not None:
+            found[folder.name] = summary
+    return found
 
 
 def _overview(out: Path) -> str:

@@ -56,18 +56,20 @@ def advice(
             f"begins with a reset (nitro check-env {spec.env_id} says why)"
         )
     if too_short and (cannot or not spec.episodes.go_on):
-        fewer = "take fewer actors, as with --scaling fixed:2"
+        fewer = "take fewer actors, as with --scaling fixed:2, or raise samples_per_round"
         longer = "raise --steps-per-actor" if spec.samples_per_round is None else fewer
-        going_on = "" if cannot else "let episodes go on with --set episodes.horizon=limit, or "
+        going_on = ""
+        if environment.keeps_state:
+            going_on = "let episodes go on with --set episodes.horizon=limit, or "
         lines.append(
             f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
             f"{taken:,}: later steps are never learned from ({going_on}{longer})"
         )
     cut_at = None if cannot else spec.episodes.cut_at
-    if cut_at is not None and limit is not None and cut_at < limit:
+    if cut_at is not None and (limit is None or cut_at < limit):
         lines.append(
-            f"training episodes are cut after {cut_at:,} of up to {limit:,} steps, so their "
-            "returns are those of parts; evaluations play whole episodes"
+            f"training episodes are cut after {cut_at:,} steps, so their returns are those of "
+            "parts; evaluations play whole episodes"
         )
     if cpu_cores is not None:
         takes = time_on_cpu(spec, environment, hyperparameters, rounds=rounds, cores=cpu_cores)

@@ -8,13 +8,14 @@ More actors shorten the round until a call takes longer than what it is made for
     n = N * step_s / (r * call_overhead_s),    r = 5 by default,
 
 rounded down. Both times are medians over recent rounds, and a number up to a fifth below the exact
-one stays: measured times vary, and a new number has no use of its own.
+one stays: measured times vary, and a new number has no use of its own. Shares are equal and whole,
+so some of N may be left out; where that is more than a twentieth, fewer actors with a step more
+each leave out less.
 
 | case | outcome |
 |---|---|
 | nothing measured yet | the fewest actors |
-| a call takes no time | the most actors |
-| equal shares would leave out more than a twentieth of N | the most actors with a step more each |
+| a call takes no time | the most actors that share well |
 """
 
 import math
@@ -47,10 +48,10 @@ class AutoPolicy(ScalingPolicy[AutoScaling]):
         share_s = least * overhead_s
         exact = min(steps * step_s / share_s if share_s > 0 else math.inf, seen.actors.max)
         before = seen.past[-1].requested
-        stays = (1 - _TOLERANCE) * exact <= before <= exact
         shares = steps // seen.envs_per_actor
-        wanted = before if stays else _sharing(shares, max(1, math.floor(exact)))
-        requested = seen.actors.clip(wanted)
+        least = _sharing(shares, (1 - _TOLERANCE) * exact)
+        stays = least <= before <= exact and before == _sharing(shares, before)
+        requested = seen.actors.clip(before if stays else _sharing(shares, exact))
         reason = (
             f"auto: {steps} steps of {1000 * step_s:.3g} ms, a call takes {1000 * overhead_s:.3g} "
             f"ms beside them: {requested} actors"
@@ -63,11 +64,14 @@ class AutoPolicy(ScalingPolicy[AutoScaling]):
         return _ROUNDS
 
 
-def _sharing(shares: int, most: int) -> int:
-    """Return up to `most` actors, and fewer where as many would leave out much of the shares."""
-    if most * (shares // most) >= (1 - _LEFT_OUT) * shares:
+def _sharing(shares: int, exact: float) -> int:
+    """Return as many actors as a number allows, or fewer that leave out less of the shares."""
+    most = max(1, math.floor(exact))
+    used = most * (shares // most)
+    if used >= (1 - _LEFT_OUT) * shares:
         return most
-    return shares // math.ceil(shares / most)
+    fewer = shares // math.ceil(shares / most)
+    return fewer if fewer * (shares // fewer) > used else most
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -105,8 +105,8 @@ def test_a_page_has_the_same_experiment_with_another_horizon_as_well(tmp_path: P
     Store(out, longer, quick=False).write_summary(SUMMARY.model_copy(update=changed))
     pages(docs)
     write_report(docs, out)
-    _, before, after = texts(docs)["policies.md"].partition(f"### {longer.title}")
-    assert before
+    before, _, after = texts(docs)["policies.md"].partition(f"### {longer.title}")
+    assert "Made by `nitro experiment run policies --seeds 2`" in before
     assert "Made by `nitro experiment run policies --horizon limit`" in after
     assert "policies-limit/policies-limit.png" in after
 

@@ -1,5 +1,8 @@
 """As many actors as a round's steps are worth beside their calls, against hand-made times."""
 
+import random
+from itertools import pairwise
+
 import pytest
 from pydantic import ValidationError
 
@@ -63,8 +66,22 @@ def test_single_rounds_do_not_matter_and_unknown_ones_are_left_out() -> None:
 
 def test_a_number_that_is_nearly_right_stays_unless_calls_outweigh_its_steps() -> None:
     assert actors(2048, (0.001, 0.010), before=35) == 35
-    assert actors(2048, (0.001, 0.010), before=32) == 40
+    assert actors(2048, (0.001, 0.010), before=31) == 40
     assert actors(2048, (0.001, 0.010), before=41) == 40
+
+
+@pytest.mark.parametrize(("exact", "envs_per_actor"), [(3.1, 1), (40.0, 1), (61.0, 16), (122, 16)])
+def test_times_that_vary_a_little_change_the_number_once_at_most(
+    exact: float, envs_per_actor: int
+) -> None:
+    dice, numbers = random.Random(0), [1]
+    for _ in range(40):
+        step_s = exact * 0.05 / 2048 * dice.uniform(0.98, 1.02)
+        decided = actors(2048, (step_s, 0.010), before=numbers[-1], envs_per_actor=envs_per_actor)
+        numbers.append(decided)
+    settled = numbers[1:]
+    assert sum(one != other for one, other in pairwise(settled)) <= 1
+    assert 0.5 * exact < settled[-1] <= exact
 
 
 @pytest.mark.parametrize(
@@ -73,6 +90,7 @@ def test_a_number_that_is_nearly_right_stays_unless_calls_outweigh_its_steps() -
         (0.0167, 1, 682),  # 684 would take 2 steps each, 1,368 in all; 682 take 3
         (0.00159, 16, 64),  # 65 would take one step in each environment
         (0.0012, 1, 49),  # 41 steps each, 39 are left out
+        (0.00031, 32, 12),  # 10 would take 6 steps in each environment, and use no more
     ],
 )
 def test_equal_shares_leave_little_out(step_s: float, envs_per_actor: int, expected: int) -> None:
@@ -93,11 +111,13 @@ def test_a_job_without_samples_to_share_is_refused() -> None:
 
 def test_steps_of_environments_side_by_side_all_count(scaler: Scaler) -> None:
     lease = scaler.begin(
-        samples_per_round=64,
+        samples_per_round=72,
         envs_per_actor=4,
         actors={"min": 1, "max": 16},
         scaling={"policy": "auto"},
         evaluation={"every_rounds": 0},
     )
-    scaler.played(lease, 0)  # one actor reports 64 steps in 90 ms
-    assert "auto: 64 steps of 1.41 ms" in scaler.round(lease, 1, previous=result(0)).reason
+    scaler.played(lease, 0)  # one actor reports 72 steps in 90 ms
+    reason = scaler.round(lease, 1, previous=result(0)).reason
+    assert "auto: 72 steps of 1.25 ms, a call takes 0 ms" in reason
+    assert "9 actors" in reason  # two steps in each of four environments; 16 have but one
