@@ -43,7 +43,8 @@ _RESERVED = frozenset(
     }
 )
 _INHERITED = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV"})
-_INHERITED_PREFIXES = ("PYTHON", "LC_", "LD_LIBRARY_", "DYLD_")
+_INHERITED_PREFIXES = ("PYTHON", "LC_", "LD_LIBRARY_", "DYLD_", "OPENBLAS_", "NPY_")
+"""The last two choose NumPy's kernels: with others an actor's results differ in their last bit."""
 
 
 def _num_cores() -> int:
