@@ -11,8 +11,9 @@ from shared.contracts.job_spec import Warm
 from tests.e2e.runs import tiny, wait_finished, wait_until
 from tests.patience import ANSWER_S
 
-_QUIET_ROUNDS = 80
-"""Rounds of a single actor between two that need a second environment, for their evaluation."""
+_QUIET_ROUNDS = 160
+"""Rounds of a single actor between two that need a second environment, for their evaluation. They
+take twice as long on a fast machine as an environment may idle."""
 IDLE_OUT = {
     "emulator": {"NITRO_EMULATOR_IDLE_S": "2", "NITRO_EMULATOR_PROCESSES": "2"},
     "scaler": {
