@@ -52,6 +52,7 @@ _NUM_ACTORS = 2
 _STEPS_PER_ACTOR = 1024
 _STEPS = 1_000_000
 _EVALUATIONS = 20
+"""Of a run whose training episodes may be cut."""
 _BUDGET_USD = 1000.0
 """More than any of these runs would cost: money is not what is measured."""
 

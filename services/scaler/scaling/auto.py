@@ -38,14 +38,14 @@ class AutoPolicy(ScalingPolicy[AutoScaling]):
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the number of actors that a round's steps are worth."""
-        steps, least = seen.steps_to_share or 0, self.parameters.steps_per_overhead
+        steps = seen.steps_to_share or 0
         step_s = _median([past.step_s for past in seen.past])
         overhead_s = _median([past.call_overhead_s for past in seen.past])
         if step_s is None or overhead_s is None:
             requested = seen.actors.min
             reason = f"auto: nothing measured yet: {requested} actors"
             return ScalingDecision(requested=requested, reason=reason)
-        share_s = least * overhead_s
+        share_s = self.parameters.steps_per_overhead * overhead_s
         exact = min(steps * step_s / share_s if share_s > 0 else math.inf, seen.actors.max)
         before = seen.past[-1].requested
         shares = steps // seen.envs_per_actor

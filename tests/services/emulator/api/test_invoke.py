@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.services.emulator.conftest import TOKEN, RunningEmulator, wait_until
+from tests.services.emulator.conftest import TOKEN, RunningEmulator, StartEmulator, wait_until
 
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:probe"
 INVOKE = "/2015-03-31/functions/probe/invocations"
@@ -84,6 +84,16 @@ def test_an_environment_sees_lambdas_variables_and_the_configured_ones(
     assert not [name for name in environment if name.startswith("NITRO_")]
     assert 0 < described["remaining_ms"] <= 60_000
     assert described["memory_mb"] == "1024"
+
+
+def test_an_environment_takes_the_kernels_of_its_surroundings_and_one_thread(
+    start_emulator: StartEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = {"OPENBLAS_CORETYPE": "Haswell", "NPY_DISABLE_CPU_FEATURES": "AVX512F"}
+    for name, value in {**kernels, "OPENBLAS_NUM_THREADS": "7"}.items():
+        monkeypatch.setenv(name, value)
+    environment = start_emulator().invoke({"do": "describe"}).payload["environment"]
+    assert {**kernels, "OPENBLAS_NUM_THREADS": "1"}.items() <= environment.items()
 
 
 def test_client_context_reaches_the_handler(emulator: RunningEmulator) -> None:
