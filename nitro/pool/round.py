@@ -28,5 +28,5 @@ class Round:
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars that the round was billed; None until it is, when the next round is planned."""
+        """Dollars that the round was billed; None until all of it is, with a later round's plan."""
         return self._bill()

@@ -61,20 +61,20 @@ class Bills:
 
     def __init__(self) -> None:
         self._usd: dict[int, float] = {}
-        self._newest = 0
+        self._settled_rounds = 0
 
     def add(self, plan: RoundPlan) -> None:
-        """Take in the final lines of the ledger that come with a plan.
+        """Take in the lines of the ledger that come with a plan.
 
-        With that of a round's further attempt there may be lines of those before it.
+        A round's lines may come with several plans: it is billed attempt by attempt.
         """
-        self._newest = max(self._newest, plan.round)
+        self._settled_rounds = max(self._settled_rounds, plan.settled_rounds)
         for line in plan.settled:
             self._usd[line.round] = self._usd.get(line.round, 0.0) + line.amount_usd
 
     def of(self, round_index: int) -> Callable[[], float | None]:
         """Return what tells the bill of a round; None while it is not final."""
-        return lambda: self._usd.get(round_index) if round_index < self._newest else None
+        return lambda: self._usd.get(round_index) if round_index < self._settled_rounds else None
 
 
 class RoundCalls:

@@ -199,7 +199,9 @@ class RoundPlan(Message):
     stop: StopReason | None
     spent_usd: NonNegativeFloat
     settled: tuple[LedgerLine, ...]
-    """Bill of the previous round, now final."""
+    """Lines of the ledger that no plan before had."""
+    settled_rounds: Count = 0
+    """Rounds, from the first, whose bill is final: later lines belong to later rounds."""
 
 
 class LaunchCounts(Message):

@@ -131,7 +131,7 @@ def timeless_rounds(runs_dir: Path, job_id: str) -> list[dict[str, Any]]:
     lines = []
     for text in (runs_dir / job_id / "rounds.jsonl").read_text().splitlines():
         line = json.loads(text)
-        for name in ("job_id", "settled", "spent_usd", "age_s"):
+        for name in ("job_id", "settled", "settled_rounds", "spent_usd", "age_s"):
             del line["plan"][name]
         if line["result"]:
             del line["result"]["timing"]

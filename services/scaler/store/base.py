@@ -157,6 +157,12 @@ class JobRecord(Message):
         """Whether anything was launched whose bill is not final."""
         return bool(self.open_attempts or self.open_gradients)
 
+    def settled_rounds(self, planned: int) -> int:
+        """Return how many of the rounds planned so far, from the first, have their final bill."""
+        launched = {attempt.round for attempt in self.open_attempts}
+        launched |= {gradients.round for gradients in self.open_gradients}
+        return min(launched, default=planned)
+
     @property
     def reserved_usd(self) -> float:
         """Money set aside for rounds whose bill is not final."""

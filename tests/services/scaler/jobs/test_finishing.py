@@ -175,6 +175,18 @@ def test_money_is_reserved_before_actors_start_and_released_when_all_is_known(
     assert plan.spent_usd == pytest.approx(sum(line.amount_usd for line in plan.settled))
 
 
+def test_the_bill_of_a_round_is_final_once_all_it_launched_has_ended(scaler: Scaler) -> None:
+    lease = scaler.begin(**SPEC | {"stop": {"max_rounds": 5}})
+    ended = scaler.lambdas.hold_rollouts()
+    assert scaler.round(lease, 0).settled_rounds == 0
+    assert scaler.round(lease, 1, previous=result(0)).settled_rounds == 0
+    ended.set()
+    scaler.landed(lease.job.job_id)
+    last = scaler.round(lease, 2, previous=result(1))
+    assert last.settled_rounds == 2
+    assert {line.round for line in last.settled} == {0, 1}
+
+
 def test_every_line_is_told_to_the_learner_once_or_shown_in_the_bill(scaler: Scaler) -> None:
     lease = scaler.begin(**SPEC)
     told: list[LedgerLine] = []

@@ -1,6 +1,5 @@
 """The jobs API, over HTTP: what there is, and how a job stops."""
 
-import concurrent.futures
 import threading
 import time
 from dataclasses import replace
@@ -169,18 +168,18 @@ def test_a_learner_is_heard_while_many_jobs_wait_for_their_environment(scaler: S
     lease = scaler.begin()
     described = threading.Event()
     scaler.lambdas.behave = lambda t, n: replace(healthy(t, n), gate=described)
-    with concurrent.futures.ThreadPoolExecutor(60) as pool:
-        jobs = [pool.submit(scaler.submit, env_id="Walker2d-v5") for _ in range(60)]
-        try:
-            scaler.lambdas.wait_events("describe", 1 + 8)
-            known = scaler.http.post("/v1/jobs", json={})  # its environment waits for no actor
-            assert (known.status_code, known.json()["status"]) == (201, "queued")
-            for _ in range(20):
-                heard = scaler.http.put(f"/v1/leases/{lease.lease_id}", timeout=5)
-                assert heard.status_code == 200
-        finally:
-            described.set()
-        assert len({job.result().job_id for job in jobs}) == 60
+    try:
+        spec = {"env_id": "Walker2d-v5"}
+        waiting = [scaler.http.post("/v1/jobs", json=spec).json()["job_id"] for _ in range(60)]
+        scaler.lambdas.wait_events("describe", 1 + 8)
+        known = scaler.http.post("/v1/jobs", json={})  # its environment waits for no actor
+        assert (known.status_code, known.json()["status"]) == (201, "queued")
+        for _ in range(20):
+            heard = scaler.http.put(f"/v1/leases/{lease.lease_id}", timeout=5)
+            assert heard.status_code == 200
+    finally:
+        described.set()
+    assert {scaler.checked(job_id).status for job_id in waiting} == {"queued"}
 
 
 def test_the_api_description_is_complete(lasting_scaler: Scaler) -> None:

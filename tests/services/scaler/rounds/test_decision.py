@@ -84,7 +84,8 @@ def reopened(spec: JobSpec, spent_usd: float, *, num_missing: int = 2) -> RoundC
 def test_a_reopened_round_keeps_its_plan_and_pays_for_what_is_missing() -> None:
     many = PLAN.model_copy(update={"num_actors": 2500})
     again = decide_round(replace(reopened(SPEC, 0.1), again=many))
-    changed = {"attempt": 1, "spent_usd": 0.1, "deadline_s": PRICING.deadline_s(2)}
+    told = {"spent_usd": 0.1, "settled_rounds": many.round}
+    changed = {"attempt": 1, "deadline_s": PRICING.deadline_s(2), **told}
     reason = "attempt 1: 2 of 2500 actors launched again"
     assert again.plan == many.model_copy(update={**changed, "reason": reason})
     assert again.reserve_usd == PRICING.worst_case_usd(2)
