@@ -16,6 +16,7 @@ Scaling = str | Mapping[str, Any] | ScalingPolicy
 _SAID_OTHERWISE = {
     "env_id": "env",
     "steps_per_actor": "fragment",
+    "samples_per_round": "fragment and actors",
     "scaling": "policy",
     "stop": "budget_usd, max_rounds, max_wall_s and target_return",
     "evaluation": "evaluate_every and evaluation_episodes",
@@ -145,6 +146,13 @@ def _default_policy(rounds_in_flight: int) -> str:
 
 
 def _scaling(policy: Scaling) -> object:
-    if isinstance(policy, str):
-        return {"policy": policy}
-    return policy if isinstance(policy, ScalingPolicy) else dict(policy)
+    if isinstance(policy, ScalingPolicy):
+        said: dict[str, Any] = policy.model_dump()
+    else:
+        said = {"policy": policy} if isinstance(policy, str) else dict(policy)
+    if said.get("policy") == "auto":
+        raise CommandError(
+            "policy: auto shares a round's samples, and a pool's actors have "
+            "`fragment` steps each; use another policy"
+        )
+    return said

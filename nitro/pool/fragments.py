@@ -175,4 +175,4 @@ class OverlappingFragments:
         if collector.all_blaming:
             raise environment_failed(collector)
         history = f"nor did any in the {most} rounds before it"
-        raise round_lost(collector, env_id=calls.spec.env_id, history=history)
+        raise round_lost(collector, spec=calls.spec, history=history)

@@ -61,16 +61,18 @@ class Bills:
 
     def __init__(self) -> None:
         self._usd: dict[int, float] = {}
+        self._num_lines = 0
         self._settled_rounds = 0
 
     def add(self, plan: RoundPlan) -> None:
-        """Take in the lines of the ledger that come with a plan.
+        """Take in the lines of the ledger that come with a plan, also with one that came before.
 
         A round's lines may come with several plans: it is billed attempt by attempt.
         """
         self._settled_rounds = max(self._settled_rounds, plan.settled_rounds)
-        for line in plan.settled:
+        for line in plan.lines_behind(self._num_lines):
             self._usd[line.round] = self._usd.get(line.round, 0.0) + line.amount_usd
+        self._num_lines = max(self._num_lines, plan.settled_from + len(plan.settled))
 
     def of(self, round_index: int) -> Callable[[], float | None]:
         """Return what tells the bill of a round; None while it is not final."""

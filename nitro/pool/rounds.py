@@ -48,6 +48,8 @@ class SyncRounds:
         self._calls = calls
         self._job_id = calls.job.job_id
         self._open: _Open | None = None
+        self._begun: Policy | None = None
+        """What the actors of a round have that was asked for, and whose batch nobody has yet."""
         self._previous: RoundResult | None = None
         self.next_round = 0
         """Also the version of the policy that it is collected with."""
@@ -70,14 +72,18 @@ class SyncRounds:
     def collect(self, policy: Policy, *, num_actors: int | None) -> Batch:
         """Launch the next round with a policy and return what its actors brought.
 
+        A round that an error or Ctrl-C cut short is gone on with, with the policy it began with.
+
         Raises:
             PoolStopped: There is no next round; says why.
             RoundLostError: Too little came of the round.
         """
         asked_at, calls = time.perf_counter(), self._calls
         calls.require_open()
+        policy = self._begun or policy
         payload = policy.encoded(calls.environment)
         self._end_round()
+        self._begun = policy
         calls.publish(self.next_round, payload)
         plan = self._ask(num_actors=num_actors)
         self._forget_last_round()
@@ -88,6 +94,7 @@ class SyncRounds:
         collector = calls.collector(plan)
         trajectories = self._collected(collector, payload)
         calls.keep(trajectories)
+        self._begun = None
         now = time.perf_counter()
         self._open = _Open(
             plan=plan,
@@ -155,7 +162,7 @@ class SyncRounds:
         raise self._lost(collector, f"{fewest} are needed, and launching it again did not help")
 
     def _lost(self, collector: RoundCollector, history: str) -> Exception:
-        return round_lost(collector, env_id=self._calls.spec.env_id, history=history)
+        return round_lost(collector, spec=self._calls.spec, history=history)
 
     def _reopen(self, collector: RoundCollector, payload: bytes) -> None:
         """Have what is missing launched again.

@@ -253,6 +253,11 @@ class JobSpec(EnvironmentRef):
         """How many rounds this job keeps open at a time, its algorithm considered."""
         return 1 if ALGORITHMS[self.algorithm].on_policy else self.rounds_in_flight
 
+    @property
+    def size_field(self) -> str:
+        """The field that says how many steps a round has."""
+        return "steps_per_actor" if self.samples_per_round is None else "samples_per_round"
+
     def steps_of(self, num_actors: int) -> int:
         """Return the environment steps of each actor of a round of so many.
 
@@ -272,13 +277,13 @@ class JobSpec(EnvironmentRef):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.steps_per_actor % self.envs_per_actor:
+        if self.samples_per_round is not None:
+            self._require_shareable(self.samples_per_round)
+        elif self.steps_per_actor % self.envs_per_actor:
             raise ValueError(
                 f"steps_per_actor ({self.steps_per_actor}) must be a multiple of "
                 f"envs_per_actor ({self.envs_per_actor})"
             )
-        if self.samples_per_round is not None:
-            self._require_shareable(self.samples_per_round)
         objective, defined = self.detector.objective, ALGORITHMS[self.algorithm].objectives
         if objective not in defined:
             having = [name for name, of in ALGORITHMS.items() if objective in of.objectives]

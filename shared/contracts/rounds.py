@@ -200,8 +200,17 @@ class RoundPlan(Message):
     spent_usd: NonNegativeFloat
     settled: tuple[LedgerLine, ...]
     """Lines of the ledger that no plan before had."""
+    settled_from: Count = 0
+    """Place of the first of them in the ledger."""
     settled_rounds: Count = 0
-    """Rounds, from the first, whose bill is final: later lines belong to later rounds."""
+    """Rounds, from the first, whose bill is final, unless they are made again."""
+
+    def lines_behind(self, known: int) -> tuple[LedgerLine, ...]:
+        """Return the settled lines behind the first so many of the ledger.
+
+        A plan that is asked for again comes with lines that it came with before.
+        """
+        return self.settled[max(0, known - self.settled_from) :]
 
 
 class LaunchCounts(Message):

@@ -25,6 +25,9 @@ FAST_LEASES = {
 }
 """A dead learner's job is claimed again soon, and one whose client is dead ends soon."""
 
+_MONEY = ("settled", "settled_from", "settled_rounds", "spent_usd")
+"""What a plan says of the bill."""
+
 TWO_CORES = {"learner": {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}}
 """What the learner's libraries would find on such a machine; results must not depend on it."""
 
@@ -131,7 +134,7 @@ def timeless_rounds(runs_dir: Path, job_id: str) -> list[dict[str, Any]]:
     lines = []
     for text in (runs_dir / job_id / "rounds.jsonl").read_text().splitlines():
         line = json.loads(text)
-        for name in ("job_id", "settled", "settled_rounds", "spent_usd", "age_s"):
+        for name in ("job_id", *_MONEY, "age_s"):
             del line["plan"][name]
         if line["result"]:
             del line["result"]["timing"]

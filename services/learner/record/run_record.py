@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from pydantic import ValidationError
 
@@ -29,7 +29,7 @@ from shared.artifacts.store import (
 from shared.contracts.billing import JobCost, LedgerLine
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
-from shared.contracts.rounds import RoundLine
+from shared.contracts.rounds import RoundLine, RoundPlan
 
 _LOG = logging.getLogger(__name__)
 _LIBRARIES = ("nitro-rl", "torch", "numpy", "redis", "zstandard", "pydantic")
@@ -45,6 +45,8 @@ class RunRecord:
         """The line that ended the job before it was resumed, whose round is made now."""
         self._spec: JobSpec | None = None
         self._best: EvaluatedCheckpoint | None = None
+        self._num_lines = 0
+        """Lines of the bill that are written."""
 
     @property
     def best(self) -> int | None:
@@ -52,7 +54,7 @@ class RunRecord:
         return None if self._best is None else self._best.next_round
 
     def begin(
-        self, job: Job, *, next_round: int, bill: Iterable[LedgerLine], device: str
+        self, job: Job, *, next_round: int, bill: Sequence[LedgerLine], device: str
     ) -> dict[int, int]:
         """Describe the job and the machine; drop lines of rounds that will be made again.
 
@@ -104,14 +106,16 @@ class RunRecord:
         found = None if self._spec is None else evaluated_checkpoint(line, self._spec)
         self._best = max(filter(None, (self._best, found)), default=None)
 
-    def settle(self, lines: Iterable[LedgerLine]) -> None:
-        """Add the bill of a round that is now final."""
-        text = "\n".join(line.model_dump_json() for line in lines)
+    def settle(self, plan: RoundPlan) -> None:
+        """Add the lines of the bill that a plan came with; those that are there stay alone."""
+        text = "\n".join(line.model_dump_json() for line in plan.lines_behind(self._num_lines))
         if text:
             self._artifacts.append(self._job_id, LEDGER_FILE, text)
+        self._num_lines = max(self._num_lines, plan.settled_from + len(plan.settled))
 
-    def bill(self, lines: Iterable[LedgerLine]) -> None:
+    def bill(self, lines: Sequence[LedgerLine]) -> None:
         """Replace the bill by the scaler's, which is authoritative."""
+        self._num_lines = len(lines)
         text = "".join(line.model_dump_json() + "\n" for line in lines)
         self._artifacts.write(self._job_id, LEDGER_FILE, text.encode())
 

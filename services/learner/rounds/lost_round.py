@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from services.learner.rounds.collector import RoundCollector
+from shared.contracts.job_spec import JobSpec
 
 _REASONS_TOLD = 3
 _LONGEST_REASON = 200
@@ -36,15 +37,15 @@ def environment_failed(collector: RoundCollector) -> RoundLostError:
     )
 
 
-def round_lost(collector: RoundCollector, *, env_id: str, history: str) -> RoundLostError:
+def round_lost(collector: RoundCollector, *, spec: JobSpec, history: str) -> RoundLostError:
     """Return the error of a round that brought too little, after what has been tried before."""
     plan = collector.plan
     arrived = f"{len(collector.used)} of {plan.num_actors} trajectories"
     return RoundLostError(
         f"{reasons(collector.failures)}\n"
         f"round {plan.round}: only {arrived} arrived in {collector.elapsed_s:.1f} s, {history}. "
-        f"See the actors' log; a process that exited was ended by {env_id} or for want of memory; "
-        "if actors are merely slow, lower steps_per_actor or raise the scaler's deadline"
+        f"See the actors' log; a process that exited was ended by {spec.env_id} or for want of "
+        f"memory; if actors are merely slow, lower {spec.size_field} or raise the scaler's deadline"
     )
 
 

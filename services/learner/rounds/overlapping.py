@@ -189,7 +189,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             if closed.collector.all_blaming:
                 raise environment_failed(closed.collector)
             history = f"nor did any in the {most} rounds before it"
-            raise round_lost(closed.collector, env_id=self.job.spec.env_id, history=history)
+            raise round_lost(closed.collector, spec=self.job.spec, history=history)
         return empty
 
     def _evaluation(self, closed: OpenedRound) -> EvaluationResult | None:

@@ -126,9 +126,7 @@ class RoundSession(ABC, Generic[A]):
             self.cache.publish_starts(self.job.job_id, round_index, starts)
         plan = self.scaler.open_round(self.job.job_id, round_index, request)
         self.streams.take(round_index, plan.num_actors)
-        if attempt == 0 and plan.age_s == 0.0:
-            # The bill of a plan that is asked for again was in the record's first lines already.
-            self.record.settle(plan.settled)
+        self.record.settle(plan)
         return plan
 
     def keep(self, trajectories: Iterable[Trajectory]) -> None:

@@ -169,13 +169,13 @@ class SynchronousRounds(RoundSession[Algorithm]):
             raise environment_failed(collector)
         and_yet = ", and reopening it did not help" if self.max_reopenings else ""
         history = f"{max(1, plan.quorum)} are needed{and_yet}"
-        raise round_lost(collector, env_id=self.job.spec.env_id, history=history)
+        raise round_lost(collector, spec=self.job.spec, history=history)
 
     def _relaunch(self, collector: RoundCollector) -> None:
         """Count a launch of what vanished."""
         if self._relaunches_left == 0:
             history = f"although what vanished was launched again {_MOST_RELAUNCHES} times"
-            raise round_lost(collector, env_id=self.job.spec.env_id, history=history)
+            raise round_lost(collector, spec=self.job.spec, history=history)
         self._relaunches_left -= 1
 
     def _reopen(

@@ -215,6 +215,7 @@ def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
         "attempt": request.attempt,
         "spent_usd": context.record.settled_usd,
         "settled": context.settled,
+        "settled_from": context.record.reported_lines,
         "settled_rounds": context.record.settled_rounds(plan.round),
     }
     if reserve_usd <= room_usd:
@@ -277,6 +278,7 @@ def _decision(
         stop=stop,
         spent_usd=context.record.settled_usd,
         settled=context.settled,
+        settled_from=context.record.reported_lines,
         settled_rounds=context.record.settled_rounds(context.round_index),
     )
     return Decision(

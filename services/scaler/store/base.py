@@ -158,10 +158,10 @@ class JobRecord(Message):
         return bool(self.open_attempts or self.open_gradients)
 
     def settled_rounds(self, planned: int) -> int:
-        """Return how many of the rounds planned so far, from the first, have their final bill."""
+        """Return how many of so many planned rounds, from the first, have their final bill."""
         launched = {attempt.round for attempt in self.open_attempts}
         launched |= {gradients.round for gradients in self.open_gradients}
-        return min(launched, default=planned)
+        return min({planned, *launched})
 
     @property
     def reserved_usd(self) -> float:

@@ -19,6 +19,7 @@ from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch
 from nitro.pool.policy import PolicyNotSupportedError
 from nitro.pool.policy_maps import policy_of
+from nitro.pool.round_calls import RoundCalls
 from nitro.pool.stopping import PoolStopped
 from shared.contracts.billing import JobCost
 from shared.contracts.job_spec import EnvironmentRef
@@ -379,6 +380,29 @@ def test_a_round_that_is_launched_again_has_the_bill_of_both_attempts(
         break_actors(shared_system)
 
 
+def test_a_round_that_was_cut_short_is_gone_on_with_and_billed_once(
+    shared_system: LocalSystem, client: NitroClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = cartpole_net(), cartpole_net(torch.nn.ReLU)
+    with pool_at(shared_system, actors=2) as pool:
+        before = pool.collect(first)
+        with monkeypatch.context() as patch:
+            patch.setattr(RoundCalls, "collector", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                pool.collect(first)
+        batch = pool.collect(second)
+        assert (batch.round, batch.policy.activation) == (1, "tanh")
+        assert pool.collect(second).policy.activation == "relu"
+        told = bill_of(before, pool)
+        billed = sum(line.amount_usd for line in client.every_line(pool.job_id) if line.round == 0)
+    assert told == pytest.approx(billed)
+
+
+def interrupted(*_: object) -> None:
+    """Stand for Ctrl-C once a round was asked for."""
+    raise KeyboardInterrupt
+
+
 def test_killed_actors_are_started_again_or_missed(shared_system: LocalSystem) -> None:
     try:
         with pool_at(shared_system, actors=4) as pool:
@@ -448,6 +472,8 @@ def test_an_environment_that_fails_ends_the_round_with_its_own_words(
         ({"learner_id": 1}, "learner_id"),
         ({"rounds_in_flight": 2, "policy": "marginal"}, "marginal"),
         ({"actors": 8, "policy": "kungfuu"}, "kungfu"),
+        ({"actors": (2, 8), "policy": "auto"}, "policy: auto shares a round's samples"),
+        ({"samples_per_round": 4096}, "samples_per_round: a pool does not take it; use fragment"),
         ({"stop": {"budget_usd": 0.1}}, "stop: a pool does not take it; use budget_usd"),
         ({"learner": "gpu"}, "learner: leave it out"),
     ],

@@ -193,8 +193,12 @@ def test_the_bill_is_added_to_and_replaced(artifacts: LocalArtifacts, record: Ru
         return [LedgerLine.model_validate_json(text) for text in data.splitlines()]
 
     record.bill([_bill(0)])
-    record.settle([_bill(1), _bill(2)])
-    record.settle([])
+    told = plan(_JOB.job_id).model_copy(
+        update={"settled_from": 0, "settled": (_bill(0), _bill(1), _bill(2))}
+    )
+    for _ in range(2):  # it is asked for again
+        record.settle(told)
+    record.settle(plan(_JOB.job_id).model_copy(update={"settled_from": 3}))
     assert ledger() == [_bill(0), _bill(1), _bill(2)]
     record.bill([_bill(7)])
     assert ledger() == [_bill(7)]
