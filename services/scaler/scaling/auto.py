@@ -7,15 +7,15 @@ More actors shorten the round until a call takes longer than what it is made for
 
     n = N * step_s / (r * call_overhead_s),    r = 5 by default,
 
-rounded down. Both times are medians over recent rounds, and a number up to a fifth below the exact
-one stays: measured times vary, and a new number has no use of its own. Shares are equal and whole,
-so some of N may be left out; where that is more than a twentieth, fewer actors with a step more
-each leave out less.
+or fewer: each takes a whole number of steps, `N / n` rounded up, and n is how many can. So little
+of N is left out. Both times are medians over recent rounds, and a number up to a fifth below the
+exact one stays: measured times vary, and a new number has no use of its own.
 
 | case | outcome |
 |---|---|
 | nothing measured yet | the fewest actors |
-| a call takes no time | the most actors that share well |
+| a call takes no time | the most actors that share all samples but a few |
+| fewer than the range allows | the fewest it allows, whatever a call takes |
 """
 
 import math
@@ -29,8 +29,6 @@ _ROUNDS = 8
 """Rounds whose times count; the newest may not have landed when the next one is decided."""
 _TOLERANCE = 0.2
 """Of the exact number: so far below it the number of the round before stays."""
-_LEFT_OUT = 0.05
-"""Of a round's samples: a remainder that may be left out."""
 
 
 class AutoPolicy(ScalingPolicy[AutoScaling]):
@@ -49,9 +47,9 @@ class AutoPolicy(ScalingPolicy[AutoScaling]):
         exact = min(steps * step_s / share_s if share_s > 0 else math.inf, seen.actors.max)
         before = seen.past[-1].requested
         shares = steps // seen.envs_per_actor
-        least = _sharing(shares, (1 - _TOLERANCE) * exact)
-        stays = least <= before <= exact and before == _sharing(shares, before)
-        requested = seen.actors.clip(before if stays else _sharing(shares, exact))
+        least, most = (_sharing(shares, part * exact) for part in (1 - _TOLERANCE, 1.0))
+        stays = least <= before <= most and before == shares // (shares // before)
+        requested = seen.actors.clip(before if stays else most)
         reason = (
             f"auto: {steps} steps of {1000 * step_s:.3g} ms, a call takes {1000 * overhead_s:.3g} "
             f"ms beside them: {requested} actors"
@@ -65,13 +63,8 @@ class AutoPolicy(ScalingPolicy[AutoScaling]):
 
 
 def _sharing(shares: int, exact: float) -> int:
-    """Return as many actors as a number allows, or fewer that leave out less of the shares."""
-    most = max(1, math.floor(exact))
-    used = most * (shares // most)
-    if used >= (1 - _LEFT_OUT) * shares:
-        return most
-    fewer = shares // math.ceil(shares / most)
-    return fewer if fewer * (shares // fewer) > used else most
+    """Return how many actors there are at most if none takes fewer than `shares / exact` steps."""
+    return max(1, shares // math.ceil(shares / exact)) if exact else 1
 
 
 def _median(values: Sequence[float | None]) -> float | None:
