@@ -144,7 +144,7 @@ class Actor:
         if starts is None:
             raise StartsGoneError(
                 f"where the episodes of job {task.job_id} were left before round {task.round} is "
-                "not in the cache: it has expired or was never published"
+                "not in the cache: that round is over, it has expired, or it was never published"
             )
         return starts
 

@@ -65,8 +65,8 @@ def advice(
             f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
             f"{taken:,}: later steps are never learned from ({going_on}{longer})"
         )
-    cut_at = None if cannot else spec.episodes.cut_at
-    if cut_at is not None and (limit is None or cut_at < limit):
+    cut_at, others = spec.episodes.cut_at, [limit, taken if cannot else None]
+    if cut_at is not None and all(other is None or cut_at < other for other in others):
         lines.append(
             f"training episodes are cut after {cut_at:,} steps, so their returns are those of "
             "parts; evaluations play whole episodes"

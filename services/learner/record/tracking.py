@@ -93,7 +93,7 @@ class TensorBoard:
             "scaling": spec.scaling.policy,
             "actors.min": spec.actors.min,
             "actors.max": spec.actors.max,
-            "steps_per_actor": spec.steps_per_actor,
+            spec.size_field: spec.samples_per_round or spec.steps_per_actor,
             **{f"hyperparameters.{name}": value for name, value in hyperparameters.items()},
         }
         told = {

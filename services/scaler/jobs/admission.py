@@ -229,10 +229,12 @@ def _concurrency_errors(spec: JobSpec, limit: int) -> Iterator[FieldError]:
 
 def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
     """Yield the error of trajectories that no learner would take in."""
-    # One more for each episode cut short, which the learner values apart.
+    # One more for each episode cut short, which the learner values apart. Those that were taken up
+    # may be cut at once.
     longest = spec.steps_of(spec.actors.min)
     limits = (environment.max_episode_steps, spec.episodes.cut_at)
-    num_finals = max(longest // limit if limit else 0 for limit in limits)
+    taken_up = spec.envs_per_actor if _go_on(spec, environment) else 0
+    num_finals = max(longest // limit + taken_up if limit else 0 for limit in limits)
     num_observations = longest + spec.envs_per_actor + num_finals
     # Frames that are stacked come once each; the learner has them as often as they are seen.
     seen = _observation_bytes(environment) * num_observations
@@ -243,9 +245,9 @@ def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[F
     if needed > MAX_TRAJECTORY_BYTES:
         message = (
             f"a trajectory of {longest} steps may have {needed / _MB:.1f} MB, the "
-            f"learner accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower {_size_field(spec)}"
+            f"learner accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower {spec.size_field}"
         )
-        yield FieldError(field=_size_field(spec), message=message)
+        yield FieldError(field=spec.size_field, message=message)
 
 
 def _memory_errors(
@@ -254,7 +256,7 @@ def _memory_errors(
     needed = round_bytes(spec, environment)
     if needed + beside > cache_bytes:
         rounds = "a round" if spec.open_rounds == 1 else f"{spec.open_rounds} open rounds"
-        steps, name = spec.steps_of(spec.actors.max), _size_field(spec)
+        steps, name = spec.steps_of(spec.actors.max), spec.size_field
         taken, wait = "", ""
         if beside:
             taken = (
@@ -276,11 +278,6 @@ def _larger_cache(memory_mb: float) -> str:
     return f"use a cache as large as {node} (cache_node_type; elsewhere NITRO_CACHE_MEMORY_MB)"
 
 
-def _size_field(spec: JobSpec) -> str:
-    """Return the field that says how many steps a round has."""
-    return "steps_per_actor" if spec.samples_per_round is None else "samples_per_round"
-
-
 def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     """Return what a job's open rounds, at their largest, keep in the cache.
 
@@ -291,17 +288,22 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     frames = _observation_bytes(environment) // (environment.observation.frame_stack or 1)
     step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP
     actor_bytes = step_bytes * (spec.steps_of(spec.actors.max) + spec.envs_per_actor)
-    # Where an episode was left is there twice: with the trajectory, and for the next round.
-    actor_bytes += 2 * _snapshots_bytes(spec, environment)
     weights = network_weights(spec, environment)
     rounds = spec.open_rounds
+    # Where an episode was left is there for its round, with its trajectory, and for the next round.
+    copies = 2 * rounds + 1
+    per_actor = rounds * actor_bytes + copies * _snapshots_bytes(spec, environment)
     updates = _update_bytes(spec, environment, weights)
-    return rounds * spec.actors.max * actor_bytes + (rounds + 1) * 4 * weights + updates
+    return spec.actors.max * per_actor + (rounds + 1) * 4 * weights + updates
+
+
+def _go_on(spec: JobSpec, environment: EnvironmentSpec) -> bool:
+    return spec.episodes.go_on and environment.keeps_state
 
 
 def _snapshots_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     """Return what an actor says at most of where it left its episodes; 0 if none go on."""
-    if not (spec.episodes.go_on and environment.keeps_state):
+    if not _go_on(spec, environment):
         return 0
     grown = math.ceil(_SNAPSHOT_GROWTH * environment.snapshot_bytes)
     return max(_LEAST_SNAPSHOT_BYTES, grown) * spec.envs_per_actor

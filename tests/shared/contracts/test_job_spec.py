@@ -31,6 +31,9 @@ def test_a_rounds_samples_are_shared_by_its_actors() -> None:
     assert [spec.steps_of(n) for n in (0, 1, 7)] == [256] * 3
     assert JobSpec.read(spec.model_dump_json()) == spec
     assert {JobSpec().steps_of(n) for n in (1, 8, 64)} == {256}
+    # The steps of an actor, of which this says nothing, need not be a multiple.
+    odd = JobSpec.model_validate({"samples_per_round": 2048, "envs_per_actor": 3})
+    assert [odd.steps_of(n) for n in (8, 64)] == [255, 30]
 
 
 def test_a_spec_survives_json() -> None:
