@@ -1,6 +1,6 @@
 """What a pool does for any round, whether rounds overlap or not: publish, ask, note, evaluate."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,6 +13,7 @@ from nitro.spec.spec_file import refusal
 from services.learner.rounds.collector import RoundCollector
 from services.learner.rounds.streams import Streams
 from services.learner.scaler.client import LeaseLostError
+from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import StopReason
 from shared.contracts.message import Identifier, Number
 from shared.contracts.rounds import (
@@ -64,15 +65,22 @@ class Bills:
         self._num_lines = 0
         self._settled_rounds = 0
 
-    def add(self, plan: RoundPlan) -> None:
+    def add(self, plan: RoundPlan, ledger: Callable[[], Sequence[LedgerLine]]) -> None:
         """Take in the lines of the ledger that come with a plan, also with one that came before.
 
         A round's lines may come with several plans: it is billed attempt by attempt.
+
+        Args:
+            plan: The scaler's answer.
+            ledger: Returns all lines, for when a plan before this one did not arrive.
         """
-        self._settled_rounds = max(self._settled_rounds, plan.settled_rounds)
-        for line in plan.lines_behind(self._num_lines):
+        lines = plan.lines_behind(self._num_lines)
+        if plan.settled_from > self._num_lines:
+            lines = tuple(ledger())[self._num_lines :]
+        for line in lines:
             self._usd[line.round] = self._usd.get(line.round, 0.0) + line.amount_usd
-        self._num_lines = max(self._num_lines, plan.settled_from + len(plan.settled))
+        self._num_lines += len(lines)
+        self._settled_rounds = max(self._settled_rounds, plan.settled_rounds)
 
     def of(self, round_index: int) -> Callable[[], float | None]:
         """Return what tells the bill of a round; None while it is not final."""
@@ -174,7 +182,7 @@ class RoundCalls:
             plan = self._scaler.open_round(self.job.job_id, index, request)
         self.spent_usd = plan.spent_usd
         self._streams.take(index, plan.num_actors)
-        self.bills.add(plan)
+        self.bills.add(plan, lambda: self._scaler.cost(self.job.job_id).lines)
         if request.attempt == 0:
             self.report = Report()
         return plan

@@ -83,8 +83,8 @@ class SyncRounds:
         policy = self._begun or policy
         payload = policy.encoded(calls.environment)
         self._end_round()
-        self._begun = policy
         calls.publish(self.next_round, payload)
+        self._begun = policy
         plan = self._ask(num_actors=num_actors)
         self._forget_last_round()
         if plan.stop is not None:
@@ -93,8 +93,13 @@ class SyncRounds:
         planned_at = time.perf_counter()
         collector = calls.collector(plan)
         trajectories = self._collected(collector, payload)
-        calls.keep(trajectories)
-        self._begun = None
+        batch = batch_of(
+            trajectories,
+            calls.environment,
+            policy=policy,
+            num_launched=plan.num_actors,
+            bill=calls.bills.of(plan.round),
+        )
         now = time.perf_counter()
         self._open = _Open(
             plan=plan,
@@ -104,13 +109,9 @@ class SyncRounds:
             collect_s=now - planned_at,
             handed_over_at=now,
         )
-        return batch_of(
-            trajectories,
-            calls.environment,
-            policy=policy,
-            num_launched=plan.num_actors,
-            bill=calls.bills.of(plan.round),
-        )
+        self._begun = None
+        calls.keep(trajectories)
+        return batch
 
     def end(self, policy: Policy | None, why: StopReason) -> None:
         """Have the job's last plan made, with an evaluation of the policy if the job has any.

@@ -46,27 +46,27 @@ def advice(
         cpu_cores: Of the machine it trains on; None where it has a GPU, or is not known.
     """
     lines = []
-    limit = environment.max_episode_steps
+    limit, cut_at = environment.max_episode_steps, spec.episodes.cut_at
+    longest = min((steps for steps in (limit, cut_at) if steps is not None), default=0)
     taken = spec.steps_of(spec.actors.max) // spec.envs_per_actor
-    too_short = limit is not None and limit > taken
     cannot = spec.episodes.go_on and not environment.keeps_state
+    too_short = longest > taken and (cannot or not spec.episodes.go_on)
     if cannot:
         lines.append(
             "episodes cannot go on, as this environment's state cannot be kept: every rollout "
             f"begins with a reset (nitro check-env {spec.env_id} says why)"
         )
-    if too_short and (cannot or not spec.episodes.go_on):
+    if too_short:
         fewer = "take fewer actors, as with --scaling fixed:2, or raise samples_per_round"
         longer = "raise --steps-per-actor" if spec.samples_per_round is None else fewer
         going_on = ""
         if environment.keeps_state:
             going_on = "let episodes go on with --set episodes.horizon=limit, or "
         lines.append(
-            f"episodes may last {limit:,} steps, but a rollout begins with a reset and takes "
+            f"episodes may last {longest:,} steps, but a rollout begins with a reset and takes "
             f"{taken:,}: later steps are never learned from ({going_on}{longer})"
         )
-    cut_at, others = spec.episodes.cut_at, [limit, taken if cannot else None]
-    if cut_at is not None and all(other is None or cut_at < other for other in others):
+    elif cut_at is not None and (limit is None or cut_at < limit):
         lines.append(
             f"training episodes are cut after {cut_at:,} steps, so their returns are those of "
             "parts; evaluations play whole episodes"

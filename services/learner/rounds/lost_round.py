@@ -40,12 +40,13 @@ def environment_failed(collector: RoundCollector) -> RoundLostError:
 def round_lost(collector: RoundCollector, *, spec: JobSpec, history: str) -> RoundLostError:
     """Return the error of a round that brought too little, after what has been tried before."""
     plan = collector.plan
+    size_field = "fragment" if spec.learner == "external" else spec.size_field
     arrived = f"{len(collector.used)} of {plan.num_actors} trajectories"
     return RoundLostError(
         f"{reasons(collector.failures)}\n"
         f"round {plan.round}: only {arrived} arrived in {collector.elapsed_s:.1f} s, {history}. "
         f"See the actors' log; a process that exited was ended by {spec.env_id} or for want of "
-        f"memory; if actors are merely slow, lower {spec.size_field} or raise the scaler's deadline"
+        f"memory; if actors are merely slow, lower {size_field} or raise the scaler's deadline"
     )
 
 

@@ -44,9 +44,10 @@ class AutoPolicy(ScalingPolicy[AutoScaling]):
             reason = f"auto: nothing measured yet: {requested} actors"
             return ScalingDecision(requested=requested, reason=reason)
         share_s = self.parameters.steps_per_overhead * overhead_s
-        exact = min(steps * step_s / share_s if share_s > 0 else math.inf, seen.actors.max)
-        before = seen.past[-1].requested
         shares = steps // seen.envs_per_actor
+        shared_s = shares * seen.envs_per_actor * step_s
+        exact = min(shared_s / share_s if share_s > 0 else math.inf, seen.actors.max)
+        before = seen.past[-1].requested
         least, most = (_sharing(shares, part * exact) for part in (1 - _TOLERANCE, 1.0))
         stays = least <= before <= most and before == shares // (shares // before)
         requested = seen.actors.clip(before if stays else most)
