@@ -230,9 +230,10 @@ def _run(options: argparse.Namespace, *, out: Path, runs_dir: Path) -> int:
             progress(str(error))
             return 1
     result = AtariResult(command=_command(options), environment=environment, games=games)
-    (out / "atari.json").write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    summary = out / f"atari-{options.steps}.json"
+    summary.write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
     Console().print(_table(result))
-    progress(f"saved {out / 'atari.json'}")
+    progress(f"saved {summary}")
     return 0
 
 
