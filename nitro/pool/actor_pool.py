@@ -225,7 +225,7 @@ class ActorPool:
         It blocks until all actors have answered, or at the deadline if a quorum has; what is
         missing then is launched again once. Lost actors have no columns in the batch. A round that
         Ctrl-C or an error cut short is gone on with: with the policy and the actors it began with,
-        whatever is said here.
+        whatever is said here. One that is lost is not launched again; open another pool.
 
         Args:
             module: A torch module or a mapping of names to arrays, which the pool's `policy_map`
