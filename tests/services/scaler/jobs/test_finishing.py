@@ -187,6 +187,7 @@ def test_the_bill_of_a_round_is_final_once_all_it_launched_has_ended(scaler: Sca
     assert (last.settled_from, {line.round for line in last.settled}) == (0, {0, 1})
     following = scaler.round(lease, 3, previous=result(2))
     assert following.settled_from == len(last.settled)
+    scaler.landed(lease.job.job_id)
 
 
 def test_a_round_that_is_made_again_has_no_final_bill(scaler: Scaler) -> None:
@@ -197,6 +198,7 @@ def test_a_round_that_is_made_again_has_no_final_bill(scaler: Scaler) -> None:
     scaler.http.delete(f"/v1/leases/{lease.lease_id}")
     assert scaler.round(scaler.lease(), 0).settled_rounds == 0
     ended.set()
+    scaler.landed(lease.job.job_id)
 
 
 def test_every_line_is_told_to_the_learner_once_or_shown_in_the_bill(scaler: Scaler) -> None:
