@@ -15,7 +15,7 @@ exact one stays: measured times vary, and a new number has no use of its own.
 |---|---|
 | nothing measured yet | the fewest actors |
 | a call takes no time | the most actors that share all samples but a few |
-| fewer than the range allows | the fewest it allows, whatever a call takes |
+| fewer than `actors.min` would do | `actors.min`, whatever a call takes |
 """
 
 import math
