@@ -20,6 +20,7 @@ from shared.policy.conv_layers import CONV_NETWORKS, Convolution, conv_layers
 
 INPUT, OUTPUT = "observation", "action"
 _OPSET = 17
+_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
 _IR_VERSION = 9
 """With that operator set, what runtimes since 2023 read."""
 
@@ -93,7 +94,7 @@ class _Graph:
             if known == name:
                 shape = tuple(int(size) for size in metadata["image_shape"].split(","))
                 convolutions = conv_layers(known, shape).convolutions
-        activation = "Relu" if convolutions else "Tanh"
+        activation = _ACTIVATIONS[metadata["activation"]]
         count = sum(key.startswith("policy.") for key in arrays) // 2
         for i in range(count):
             parameters = (

@@ -51,8 +51,8 @@ from shared.policy.observation_scale import ObservationScale
 
 POLICY_FORMAT = "nitro-policy/1"
 
-_KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "multi_categorical/none")
-_ACTIVATIONS: dict[str, tuple[Activation, ...]] = {
+KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "multi_categorical/none")
+ACTIVATIONS: dict[str, tuple[Activation, ...]] = {
     "mlp": ("tanh", "relu"),
     **dict.fromkeys(CONV_NETWORKS, ("relu",)),
 }
@@ -164,11 +164,11 @@ def load_policy(
             metadata names something this module does not know.
     """
     _expect(metadata, "format", (POLICY_FORMAT,))
-    name = _expect(metadata, "network", tuple(_ACTIVATIONS))
-    _expect(metadata, "activation", _ACTIVATIONS[name])
+    name = _expect(metadata, "network", tuple(ACTIVATIONS))
+    _expect(metadata, "activation", ACTIVATIONS[name])
     kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
-    if kind not in _KINDS:
-        raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {_KINDS}")
+    if kind not in KINDS:
+        raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {KINDS}")
     action_mapping = metadata.get("action_mapping", "rescale")
     if action_mapping not in ACTION_MAPPINGS:
         raise PolicyError(

@@ -23,7 +23,13 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
-from shared.policy.numpy_policy import POLICY_FORMAT, load_policy, with_bounds
+from shared.policy.numpy_policy import (
+    ACTIVATIONS,
+    KINDS,
+    POLICY_FORMAT,
+    load_policy,
+    with_bounds,
+)
 from shared.trajectory import codec
 from tests.nitro.checkpoints import RIGHT, stubborn_policy, write_checkpoint
 
@@ -79,6 +85,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], tuple[int, ...], ActionSp
         metadata("categorical", "none"),
         (4,),
         DiscreteActionSpec(n=5),
+    ),
+    "discrete, ReLU, three layers": (
+        layers((8, 4), (8, 8), (5, 8)),
+        metadata("categorical", "none") | {"activation": "relu"},
+        (4,),
+        DiscreteActionSpec(n=5),
+    ),
+    "continuous, ReLU, normalised, rescaled": (
+        {**layers((8, 4), (2, 8)), **NORMALISED, "log_std": np.zeros(2, np.float32)},
+        metadata("gaussian", "free", observation_clip="5.0") | {"activation": "relu"},
+        (4,),
+        CONTINUOUS,
     ),
     "several": (
         layers((8, 4), (5, 8)),
@@ -149,6 +167,13 @@ def test_the_graph_acts_as_the_policy_of_the_run_and_as_the_exported_one(
                 np.testing.assert_array_equal(taken, ours, strict=True)
         np.testing.assert_allclose(policy.act(observation[0]), taken[0], atol=1e-4)
     assert report.largest_difference <= 1e-4
+
+
+def test_every_block_of_a_policy_is_among_these_cases() -> None:
+    heads = {(meta["network"], meta["activation"]) for _, meta, _, _ in CASES.values()}
+    assert heads == {(network, each) for network, known in ACTIVATIONS.items() for each in known}
+    kinds = {f"{meta['distribution']}/{meta['log_std']}" for _, meta, _, _ in CASES.values()}
+    assert kinds == set(KINDS)
 
 
 @pytest.mark.parametrize("name", CASES)
