@@ -25,6 +25,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
+from gymnasium.wrappers.vector import TransformAction
 from numpy.typing import NDArray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
@@ -34,6 +35,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics import SAMPLE_TIMER, WEIGHTS_SEQ_NO
 
 from nitro.errors import CommandError
+from nitro.integrations.choices import first_choice
 from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch, EpisodePart
 from nitro.pool.curvature import measure_curvature
@@ -64,6 +66,9 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
         CommandError: Something configured is not supported; names it.
     """
 
+    env: Any
+    """The library's, of an evaluation."""
+
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         self.pool: ActorPool | None = None
         self._open = ExitStack()
@@ -89,6 +94,9 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
         if self.pool is None:
             self.config.env_config = _own(self.config.env_config)
             super().make_env()
+            first = first_choice(self.env.single_action_space)
+            if np.any(first):  # RLlib's actions are numbered from 0
+                self.env = TransformAction(self.env, lambda actions: np.asarray(actions) + first)
             return
         self.num_envs = self.config.num_envs_per_env_runner
 

@@ -30,6 +30,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
 from nitro.errors import CommandError
+from nitro.integrations.choices import first_choice
 from nitro.integrations.endings import endings
 from nitro.integrations.sb3_observations import NormalisedObservations
 from nitro.pool.actor_pool import ActorPool
@@ -103,6 +104,17 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
             env = gymnasium.make(pool.env_id) if env is None else env
         loaded: Self = super().load(path, env, pool=pool, **settings)
         return loaded
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[NDArray[Any], Any]:
+        """Return what `env.step` takes; the library itself numbers choices from 0."""
+        action, state = super().predict(observation, state, episode_start, deterministic)
+        return action + first_choice(self.action_space), state
 
     def _setup_model(self) -> None:
         super()._setup_model()

@@ -26,7 +26,13 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
     EnvironmentSpec,
 )
-from shared.policy.numpy_policy import POLICY_FORMAT, NumpyPolicy, PolicyError, load_policy
+from shared.policy.numpy_policy import (
+    POLICY_FORMAT,
+    NumpyPolicy,
+    PolicyError,
+    load_policy,
+    with_actions,
+)
 from shared.trajectory import codec
 
 Float32 = NDArray[np.float32]
@@ -90,14 +96,14 @@ class Policy:
                 object.__setattr__(self, name, np.array(given, np.float32))
 
     def numpy(self, environment: EnvironmentSpec) -> NumpyPolicy:
-        """Return the policy as actors run it in an environment: `sample`, `log_prob`, `mode`.
+        """Return the policy as actors run it in an environment: `act`, `sample`, `log_prob`.
 
         Raises:
             PolicyNotSupportedError: It does not fit the environment, or is not finite.
         """
         arrays, metadata = self._payload(environment)
         try:
-            policy = load_policy(arrays, metadata)
+            policy = load_policy(arrays, with_actions(metadata, environment.action))
         except PolicyError as error:
             raise PolicyNotSupportedError(f"the policy cannot be used: {error}") from error
         if policy.observation_shape != environment.observation.shape:

@@ -91,9 +91,8 @@ class Run:
     def policy(self) -> NumpyPolicy:
         """The policy of the run's checkpoint, deterministic by its method `act`.
 
-        `act` takes one observation or a batch, and returns actions within the bounds of the
-        environment's action space; choices count from 0. Observations look as `environment` gives
-        them.
+        `act` takes one observation or a batch, as `environment` gives them, and returns what its
+        `step` takes: within the bounds, choices numbered as in its action space.
 
         Raises:
             CommandError: There is no checkpoint, it is damaged, or it is not on this machine.

@@ -9,7 +9,7 @@ from nitro.runs.reading import Run, read_job, read_run
 from services.learner.record.best import evaluated_checkpoint
 from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from shared.artifacts.local import LocalArtifacts
-from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_bounds
+from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_actions
 from shared.trajectory import codec
 
 Which = Literal["newest", "best"]
@@ -19,7 +19,7 @@ Which = Literal["newest", "best"]
 def read_policy(folder: Path, which: Which = "newest") -> tuple[int, NumpyPolicy]:
     """Return the policy of one of a run's checkpoints, and how many updates are behind it.
 
-    It knows the bounds of its environment: `policy.act(observation)` returns what to do there.
+    It knows its environment's actions: `policy.act(observation)` returns what `env.step` takes.
 
     Raises:
         CommandError: There is no such checkpoint, or it is damaged.
@@ -28,7 +28,7 @@ def read_policy(folder: Path, which: Which = "newest") -> tuple[int, NumpyPolicy
     checkpoint = read_checkpoint(folder, which)
     try:
         payload = codec.decode(checkpoint.policy)
-        policy = load_policy(payload.arrays, with_bounds(payload.metadata, action))
+        policy = load_policy(payload.arrays, with_actions(payload.metadata, action))
     except (codec.CodecError, PolicyError) as error:
         raise CommandError(f"{folder}: the {which} checkpoint's policy: {error}") from error
     return checkpoint.run.policy_version, policy

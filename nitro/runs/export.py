@@ -26,7 +26,7 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.contracts.job_spec import EnvironmentRef
-from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_bounds
+from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_actions
 from shared.trajectory import codec
 
 NUM_CHECKED = 256
@@ -65,7 +65,7 @@ def export_run(folder: Path, out: Path, *, which: Which = "newest") -> ExportRep
     job, checkpoint = read_job(folder), read_checkpoint(folder, which)
     try:
         payload = codec.decode(checkpoint.policy)
-        metadata = with_bounds(payload.metadata, job.described_environment.action)
+        metadata = with_actions(payload.metadata, job.described_environment.action)
         policy = load_policy(payload.arrays, metadata)
     except (codec.CodecError, PolicyError) as error:
         raise CommandError(f"{folder}: the {which} checkpoint's policy: {error}") from error

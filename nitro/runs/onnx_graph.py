@@ -14,7 +14,13 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from shared.contracts.environment_spec import ActionSpec, ContinuousActionSpec, ObservationSpec
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    MultiDiscreteActionSpec,
+    ObservationSpec,
+)
 from shared.policy.conv import MAX_PIXEL
 from shared.policy.conv_layers import CONV_NETWORKS, Convolution, conv_layers
 
@@ -36,9 +42,9 @@ def policy_graph(
 ) -> onnx.ModelProto:
     """Return the graph of a policy.
 
-    Its input `observation` is [N, *obs] in the type of the environment's observations, its output
-    `action` [N, A] float32 within the bounds, [N] int64 of a discrete action, or [N, A] int64 of
-    several.
+    Its input `observation` is [N, *obs] in the type of the environment's observations. Its output
+    `action` is what `env.step` takes: [N, A] float32 within the bounds, [N] int64 of a discrete
+    action, or [N, A] int64 of several. The model's metadata says the same, with the numbers.
 
     Args:
         arrays: The policy's, as it was published; `load_policy` has accepted them.
@@ -52,7 +58,7 @@ def policy_graph(
     graph.act(outputs, metadata, action)
     is_continuous = isinstance(action, ContinuousActionSpec)
     input_type = TensorProto.UINT8 if observation.dtype == "uint8" else TensorProto.FLOAT
-    shape = [] if metadata["distribution"] == "categorical" else [_action_size(action)]
+    shape = [] if isinstance(action, DiscreteActionSpec) else [_action_size(action)]
     result = helper.make_tensor_value_info(
         OUTPUT, TensorProto.FLOAT if is_continuous else TensorProto.INT64, ["N", *shape]
     )
@@ -63,6 +69,7 @@ def policy_graph(
         ir_version=_IR_VERSION,
         producer_name="nitro",
     )
+    helper.set_model_props(model, {"action": _taken(action)})
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -115,15 +122,17 @@ class _Graph:
         """Add what makes the environment's action of the outputs."""
         if isinstance(action, ContinuousActionSpec):
             self._act_within_bounds(outputs, metadata, action)
-        elif metadata["distribution"] == "categorical":
-            self._node("ArgMax", outputs, name=OUTPUT, axis=1, keepdims=0)
+        elif isinstance(action, DiscreteActionSpec):
+            chosen = self._node("ArgMax", outputs, axis=1, keepdims=0)
+            self._node("Add", chosen, self._constant(np.int64(action.start)), name=OUTPUT)
         else:
-            sizes = np.array([int(n) for n in metadata["num_choices"].split(",")], np.int64)
+            sizes = np.array(action.num_choices, np.int64)
             parts = [f"choice{i}" for i in range(len(sizes))]
             inputs = [outputs, self._constant(sizes)]
             self.nodes.append(helper.make_node("Split", inputs, parts, axis=1))
-            chosen = [self._node("ArgMax", part, axis=1, keepdims=1) for part in parts]
-            self._node("Concat", *chosen, name=OUTPUT, axis=1)
+            each = [self._node("ArgMax", part, axis=1, keepdims=1) for part in parts]
+            chosen = self._node("Concat", *each, axis=1)
+            self._node("Add", chosen, self._constant(_starts(action)), name=OUTPUT)
 
     def _act_within_bounds(
         self, outputs: str, metadata: Mapping[str, str], action: ContinuousActionSpec
@@ -166,7 +175,22 @@ class _Graph:
         return name
 
 
-def _action_size(action: ActionSpec) -> int:
+def _action_size(action: ContinuousActionSpec | MultiDiscreteActionSpec) -> int:
+    return len(action.low if isinstance(action, ContinuousActionSpec) else action.num_choices)
+
+
+def _starts(action: MultiDiscreteActionSpec) -> NDArray[np.int64]:
+    return np.array(action.starts or (0,) * len(action.num_choices), np.int64)
+
+
+def _taken(action: ActionSpec) -> str:
+    """Return what the graph's output is, for whoever has nothing but the file."""
     if isinstance(action, ContinuousActionSpec):
-        return len(action.low)
-    return len(action.num_choices) if action.kind == "multi_discrete" else 1
+        low, high = list(action.low), list(action.high)
+        return f"what env.step takes: float32 [N, {len(low)}], from {low} to {high}"
+    if isinstance(action, DiscreteActionSpec):
+        end = action.start + action.n - 1
+        return f"what env.step takes: int64 [N], from {action.start} to {end}"
+    first = _starts(action)
+    last = (first + action.num_choices - 1).tolist()
+    return f"what env.step takes: int64 [N, {len(first)}], from {first.tolist()} to {last}"

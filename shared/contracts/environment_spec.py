@@ -1,8 +1,8 @@
 """What an environment looks like, as the actor image describes it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field, FiniteFloat, model_validator
 
 from shared.contracts.message import Count, Message, PositiveInt
 
@@ -32,17 +32,27 @@ class ContinuousActionSpec(Message):
 
 
 class DiscreteActionSpec(Message):
-    """One of `n` actions, numbered from 0."""
+    """One of `n` actions; policies number them from 0."""
 
     kind: Literal["discrete"] = "discrete"
     n: PositiveInt
+    start: int = 0
+    """The environment's own number of the first one."""
 
 
 class MultiDiscreteActionSpec(Message):
-    """Several choices at once: one of `num_choices[i]` for every i, each numbered from 0."""
+    """Several choices at once: one of `num_choices[i]` for every i; policies number from 0."""
 
     kind: Literal["multi_discrete"] = "multi_discrete"
     num_choices: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+    starts: tuple[int, ...] = ()
+    """The environment's own number of each choice's first; empty where all are 0."""
+
+    @model_validator(mode="after")
+    def _one_start_a_choice(self) -> Self:
+        if self.starts and len(self.starts) != len(self.num_choices):
+            raise ValueError(f"starts are {len(self.starts)}, choices {len(self.num_choices)}")
+        return self
 
 
 ActionSpec = Annotated[

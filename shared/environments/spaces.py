@@ -96,9 +96,10 @@ def observation_spec(space: Space[Any]) -> ObservationSpec:
 def action_spec(space: Space[Any]) -> ActionSpec:
     """Return what the learner is told of adapted actions."""
     if isinstance(space, Discrete):
-        return DiscreteActionSpec(n=int(space.n))
+        return DiscreteActionSpec(n=int(space.n), start=int(space.start))
     if isinstance(space, MultiDiscrete):
-        return MultiDiscreteActionSpec(num_choices=tuple(space.nvec.tolist()))
+        starts = tuple(space.start.tolist()) if space.start.any() else ()
+        return MultiDiscreteActionSpec(num_choices=tuple(space.nvec.tolist()), starts=starts)
     if isinstance(space, Box):
         return ContinuousActionSpec(low=tuple(space.low.tolist()), high=tuple(space.high.tolist()))
     raise TypeError(f"{space} is no adapted action space")

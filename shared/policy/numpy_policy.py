@@ -17,8 +17,9 @@ side by side; the metadata's `num_choices` says how many each has: `3,2`.
 With `observation_mean` [F] and `observation_scale` [F] float32 and the metadata's
 `observation_clip` the network sees normalised observations; the metadata's `action_mapping`
 (`rescale` where there is none) says how continuous actions reach the environment's bounds, and
-`action_low` and `action_high` what those are: `-2.0,-1.0`. Actors know them from their environment,
-so only exported policies have them.
+`action_low` and `action_high` what those are: `-2.0,-1.0`. `action_start` is the environment's own
+number of the first action, or of each choice's first: `5` or `0,3`. Actors know all three from
+their environment, so only exported policies have them.
 
 To act: `load_policy(arrays, metadata).act(observation)`.
 
@@ -32,7 +33,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shared.contracts.environment_spec import ActionSpec, ContinuousActionSpec
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+)
 from shared.hyperparameters.common import ActionMapping
 from shared.policy.action_mapping import ACTION_MAPPINGS, action_map
 from shared.policy.conv import ConvNetwork
@@ -79,6 +84,7 @@ class NumpyPolicy:
         observation_scale: ObservationScale | None = None,
         action_mapping: ActionMapping = "rescale",
         bounds: Bounds | None = None,
+        start: NDArray[np.int64] | None = None,
     ) -> None:
         self.network = network
         self.distribution = distribution
@@ -91,6 +97,7 @@ class NumpyPolicy:
         self.action_shape = distribution.action_shape
         """Of one action: (A,) if continuous, () if discrete."""
         self._to_bounds = None if bounds is None else action_map(action_mapping, *bounds)
+        self._start = start
 
     def outputs(self, observation: NDArray[np.generic]) -> Float32:
         """Return the network's outputs [..., H] for observations [..., F] or images.
@@ -126,7 +133,8 @@ class NumpyPolicy:
     def act(self, observation: ArrayLike) -> Action:
         """Return what the deterministic policy does, [..., *act] for observations [..., *obs].
 
-        The same as the exported ONNX file: within the environment's bounds, choices from 0.
+        It is what `env.step` takes, as from the exported ONNX file: within the bounds of the
+        environment's action space, choices numbered as they are there.
 
         Raises:
             PolicyError: The observations' last axes are not an observation's, or the bounds of
@@ -134,16 +142,16 @@ class NumpyPolicy:
         """
         action = self.mode(np.asarray(observation))
         if self.distribution.num_choices is not None:
-            return action
+            return action if self._start is None else action + self._start
         if self._to_bounds is None:
             raise PolicyError(
                 "holds no action_low and action_high, so the environment's bounds are not known: "
-                "load what `nitro export` wrote, or give load_policy what `with_bounds` returns"
+                "load what `nitro export` wrote, or give load_policy what `with_actions` returns"
             )
         return self._to_bounds(action).astype(np.float32)
 
     def mode(self, observation: NDArray[np.generic]) -> Action:
-        """Return the most likely actions [..., *act], before their mapping to the bounds.
+        """Return the most likely actions [..., *act], choices from 0, before any mapping to bounds.
 
         What to do in an environment is what `act` returns.
         """
@@ -191,15 +199,20 @@ def load_policy(
         observation_scale=scale,
         action_mapping=action_mapping,
         bounds=_bounds(metadata, distribution),
+        start=_start(metadata, distribution),
     )
 
 
-def with_bounds(metadata: Mapping[str, str], action: ActionSpec) -> dict[str, str]:
-    """Return a policy's metadata with the bounds of its environment's actions, if they have any."""
-    if not isinstance(action, ContinuousActionSpec):
-        return dict(metadata)
-    bounds = {"action_low": action.low, "action_high": action.high}
-    return {**metadata, **{name: ",".join(map(repr, bound)) for name, bound in bounds.items()}}
+def with_actions(metadata: Mapping[str, str], action: ActionSpec) -> dict[str, str]:
+    """Return a policy's metadata with its environment's bounds, or first numbers, of actions."""
+    found: dict[str, tuple[float, ...]] = {}
+    if isinstance(action, ContinuousActionSpec):
+        found = {"action_low": action.low, "action_high": action.high}
+    elif isinstance(action, DiscreteActionSpec):
+        found = {"action_start": (action.start,)} if action.start else {}
+    elif action.starts:
+        found = {"action_start": action.starts}
+    return {**metadata, **{name: ",".join(map(repr, values)) for name, values in found.items()}}
 
 
 def _bounds(metadata: Mapping[str, str], distribution: Distribution) -> Bounds | None:
@@ -216,6 +229,22 @@ def _bounds(metadata: Mapping[str, str], distribution: Distribution) -> Bounds |
     if low.shape != shape or high.shape != shape or not (low <= high).all():
         raise PolicyError(f"action_low {low} and action_high {high} are no bounds of {shape}")
     return low, high
+
+
+def _start(metadata: Mapping[str, str], distribution: Distribution) -> NDArray[np.int64] | None:
+    text = metadata.get("action_start")
+    if text is None:
+        return None
+    shape = distribution.action_shape
+    try:
+        start = np.array([int(part) for part in text.split(",")], np.int64)
+        if distribution.num_choices is None:
+            raise ValueError("continuous actions have none")
+        return start.reshape(shape)
+    except (ValueError, OverflowError) as error:
+        raise PolicyError(
+            f"action_start is {text!r:.80}, expected whole numbers of shape {shape}: {error}"
+        ) from error
 
 
 def _observation_scale(

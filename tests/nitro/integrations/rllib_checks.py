@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import ray
 import torch
+from gymnasium import spaces
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.appo import APPOConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
@@ -17,6 +19,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.tune.registry import register_env
 
 from nitro.errors import CommandError
 from nitro.integrations.rllib import NitroEnvRunner, pool_settings
@@ -133,6 +136,35 @@ def pool_of_few_settings(**settings: Any) -> dict[str, Any]:
     return pool_settings(config.training(train_batch_size_per_learner=4000))
 
 
+class Offset(gymnasium.Env[Any, Any]):
+    """Ends at once, and takes nothing but actions of its space, which do not begin at 0."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+
+    def __init__(self, action_space: spaces.Space[Any]) -> None:
+        self.action_space = action_space
+
+    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(2, np.float32), float(self.action_space.contains(action)), True, False, {}
+
+
+def offsets() -> list[float]:
+    """Returns of RLlib's own evaluation: 1 where an action was one of the environment's."""
+    returns: list[float] = []
+    for space in (spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 3], start=[-4, 7])):
+        register_env("offset", lambda config: Offset(config["space"]))
+        config = PPOConfig().environment("offset", env_config={"space": space})
+        config.env_runners(env_runner_cls=NitroEnvRunner, num_envs_per_env_runner=2)
+        config.in_evaluation = True
+        runner = NitroEnvRunner(config=config)
+        returns += [float(episode.get_return()) for episode in runner.sample(num_episodes=8)]
+        runner.stop()
+    return returns
+
+
 def refusal(attempt: Callable[[], object]) -> str:
     """Return the message that something is refused with."""
     try:
@@ -187,6 +219,7 @@ def main() -> None:
             for each in ({"actors": (3, 12)}, {"actors": 2, "envs_per_actor": 4})
         ],
         "end": end_of_the_job(),
+        "offsets": offsets(),
         "refusals": refusals(),
     }
     answers.write(json.dumps(told) + "\n")

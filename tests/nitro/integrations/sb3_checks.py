@@ -238,6 +238,27 @@ def refusals() -> dict[str, str]:
     }
 
 
+class Offset(gymnasium.Env[Any, Any]):
+    """Takes nothing but actions of its space, whose choices do not begin at 0."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+
+    def __init__(self, action_space: spaces.Space[Any]) -> None:
+        self.action_space = action_space
+
+
+def offsets() -> list[bool]:
+    """Whether what a model predicts is in action spaces that do not begin at 0."""
+    inside = []
+    seen = np.zeros(2, np.float32)
+    for space in (spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 3], start=[-4, 7])):
+        model = NitroPPO("MlpPolicy", Offset(space), **_SMALL)
+        alone, _ = model.predict(seen, deterministic=True)
+        several, _ = model.predict(np.stack([seen] * 4))
+        inside += [space.contains(each) for each in (alone, *several)]
+    return inside
+
+
 def main() -> None:
     """Print all of it."""
     told = {
@@ -246,6 +267,7 @@ def main() -> None:
         "plain": cut_and_scaled(),
         "normalised": cut_and_scaled(normalize_observations=True),
         "value scales": value_scales(),
+        "offsets": offsets(),
         "refusals": refusals(),
     }
     sys.stdout.write(json.dumps(told) + "\n")

@@ -39,6 +39,10 @@ def test_evaluation_is_rllibs_own(checks: dict[str, Any]) -> None:
     assert checks["widths"]["evaluation"] > 0
 
 
+def test_an_evaluation_takes_actions_of_the_environments_space(checks: dict[str, Any]) -> None:
+    assert checks["offsets"] == [1.0] * 16
+
+
 @pytest.mark.parametrize("kind", ["state dependent", "free"])
 def test_actors_and_rllib_agree_on_probabilities(checks: dict[str, Any], kind: str) -> None:
     found = checks[kind]

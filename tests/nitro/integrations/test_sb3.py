@@ -46,6 +46,10 @@ def test_the_end_of_the_job_ends_the_training(checks: dict[str, Any]) -> None:
     assert checks["end"] == {"steps": 2 * 2 * 32, "stopped": "max_rounds"}
 
 
+def test_what_a_model_predicts_is_what_the_environment_takes(checks: dict[str, Any]) -> None:
+    assert checks["offsets"] == [True] * 10
+
+
 @pytest.mark.parametrize("kind", ["plain", "normalised"])
 def test_actors_and_library_agree_on_probabilities_and_advantages(
     checks: dict[str, Any], kind: str

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
@@ -28,7 +29,7 @@ from shared.policy.numpy_policy import (
     KINDS,
     POLICY_FORMAT,
     load_policy,
-    with_bounds,
+    with_actions,
 )
 from shared.trajectory import codec
 from tests.nitro.checkpoints import RIGHT, stubborn_policy, write_checkpoint
@@ -103,6 +104,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], tuple[int, ...], ActionSp
         metadata("multi_categorical", "none", num_choices="2,3"),
         (4,),
         SEVERAL,
+    ),
+    "discrete, not from 0": (
+        layers((8, 4), (5, 8)),
+        metadata("categorical", "none"),
+        (4,),
+        DiscreteActionSpec(n=5, start=-3),
+    ),
+    "several, not from 0": (
+        layers((8, 4), (5, 8)),
+        metadata("multi_categorical", "none", num_choices="2,3"),
+        (4,),
+        MultiDiscreteActionSpec(num_choices=(2, 3), starts=(7, -1)),
     ),
     "Nature's images": (
         layers(*NATURE_SHAPES),
@@ -186,12 +199,40 @@ def test_the_other_files_hold_the_same_policy(name: str, tmp_path: Path) -> None
     for field, array in arrays.items():
         np.testing.assert_array_equal(read[field], array, strict=True)
     described = json.loads((out / "policy.json").read_text())
-    assert described["policy"] == with_bounds(meta, action)
+    assert described["policy"] == with_actions(meta, action)
     assert described["policy_version"] == 4
     assert described["env"]["env_id"] == "CartPole-v1"
     assert ExportReport.model_validate(described) == report
     assert {path.name for path in out.iterdir()} == set(report.files)
     onnx.checker.check_model(onnx.load(out / "policy.onnx"), full_check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "space", "told"),
+    [
+        ("discrete, not from 0", Discrete(5, start=-3), "int64 [N], from -3 to 1"),
+        (
+            "several, not from 0",
+            MultiDiscrete([2, 3], start=[7, -1]),
+            "int64 [N, 2], from [7, -1] to [8, 1]",
+        ),
+        (
+            "free, normalised, clipped",
+            Box(np.array([-2, 0], np.float32), np.array([2, 10], np.float32)),
+            "float32 [N, 2], from [-2.0, 0.0] to [2.0, 10.0]",
+        ),
+    ],
+)
+def test_the_file_returns_what_the_environment_takes_and_says_so(
+    name: str, space: Space[Any], told: str, tmp_path: Path
+) -> None:
+    exported(tmp_path, name)
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "policy.onnx")
+    rows = np.random.default_rng(3).standard_normal((50, 4), np.float32)
+    (taken,) = session.run(None, {"observation": rows})
+    assert all(space.contains(action) for action in taken)
+    meant = session.get_modelmeta().custom_metadata_map["action"]
+    assert meant == f"what env.step takes: {told}"
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])

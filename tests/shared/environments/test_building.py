@@ -213,7 +213,11 @@ def test_spaces_nitro_cannot_train_on_are_refused(
     [
         (MultiDiscrete([2, 3]), MultiDiscreteActionSpec(num_choices=(2, 3))),
         (MultiBinary(2), MultiDiscreteActionSpec(num_choices=(2, 2))),
-        (Discrete(3, start=5), DiscreteActionSpec(n=3)),
+        (Discrete(3, start=5), DiscreteActionSpec(n=3, start=5)),
+        (
+            MultiDiscrete([[2], [3]], start=[[0], [-4]]),
+            MultiDiscreteActionSpec(num_choices=(2, 3), starts=(0, -4)),
+        ),
         (Box(-2, 1, (1, 2)), ContinuousActionSpec(low=(-2, -2), high=(1, 1))),
     ],
     ids=str,

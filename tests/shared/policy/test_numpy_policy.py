@@ -8,14 +8,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from shared.contracts.environment_spec import ContinuousActionSpec
+from shared.contracts.environment_spec import ContinuousActionSpec, DiscreteActionSpec
 from shared.policy.fragment_sampler import FragmentSampler
 from shared.policy.numpy_policy import (
     POLICY_FORMAT,
     NumpyPolicy,
     PolicyError,
     load_policy,
-    with_bounds,
+    with_actions,
 )
 
 Kind = Literal["state_dependent", "free", "none"]
@@ -255,8 +255,24 @@ def test_acting_maps_to_the_bounds(given: dict[str, str], mapping: str, first: f
     with pytest.raises(PolicyError, match="action_low and action_high"):
         unbounded.act(observation)
     box = ContinuousActionSpec(low=(-2.0, -2.0), high=(2.0, 2.0))
-    action = load_policy(BOUNDED, with_bounds(metadata, box)).act(observation)
+    action = load_policy(BOUNDED, with_actions(metadata, box)).act(observation)
     np.testing.assert_allclose(action, _f32([first, 2.0]), rtol=1e-6, strict=True)
+
+
+def test_choices_have_the_environments_own_numbers() -> None:
+    arrays = _Oracle("none", hidden=(8,)).arrays
+    metadata = _metadata("none") | {"distribution": "categorical"}
+    observation = np.linspace(-1, 1, arrays["policy.0.weight"].shape[1], dtype=np.float32)
+    plain = load_policy(arrays, metadata)
+    n = len(arrays["policy.1.bias"])
+    moved = load_policy(arrays, with_actions(metadata, DiscreteActionSpec(n=n, start=-7)))
+    assert moved.act(observation) == plain.act(observation) - 7
+    np.testing.assert_array_equal(moved.mode(observation), plain.mode(observation))
+    for text in ("", "1,2", "x", "1.5", str(10**30)):
+        with pytest.raises(PolicyError, match="action_start is"):
+            load_policy(arrays, metadata | {"action_start": text})
+    with pytest.raises(PolicyError, match="action_start is"):
+        load_policy(BOUNDED, _metadata("free") | {"action_start": "1,1"})
 
 
 @pytest.mark.parametrize("low", ["", "-2.0", "-2.0,x", "3.0,-2.0", "nan,-2.0"])
