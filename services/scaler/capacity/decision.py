@@ -4,7 +4,9 @@ Both are billed while they are on, used or not, so both exist exactly as long as
 more environments are warm than one of its rounds can still need. A job counts from the moment it is
 queued where the learner has to be started first (that takes minutes, in which actors warm up too),
 and from its lease where a learner is always there. A job that has reached its time limit, or
-all its money, counts no more: a stuck one costs a bounded sum.
+all its money, counts no more: a stuck one costs a bounded sum. A queued
+job has no such limit: it may wait for longer behind another one. How long it waits for a learner
+that does not come is bounded elsewhere.
 """
 
 import math
@@ -153,11 +155,11 @@ def _waits_long(record: JobRecord, now: float) -> bool:
 def _ends_by(record: JobRecord, rule: CapacityRule, now: float) -> float:
     """Return when a job's time is up, or its money.
 
-    Its time counts from its first round, before that from its queueing.
+    Its time begins with its first round; before that, with the learner that holds it.
     """
     begun = record.wall_started_at
     if begun is None:
-        begun = _queued_at(record)
+        begun = now if record.accounted_until is None else record.accounted_until
     return min(begun + rule.longest_job_s + GRACE_S, rule.spent_at(record, now))
 
 

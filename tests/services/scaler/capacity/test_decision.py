@@ -36,6 +36,7 @@ def record(
     most: int = 64,
     queued_at: float | None = NOW,
     wall_started_at: float | None = None,
+    held_since: float | None = None,
 ) -> JobRecord:
     job = Job(
         job_id="hopper-1",
@@ -44,7 +45,12 @@ def record(
         status=status,
         created_at=NOW,
     )
-    return JobRecord(job=job, queued_at=queued_at, wall_started_at=wall_started_at)
+    return JobRecord(
+        job=job,
+        queued_at=queued_at,
+        wall_started_at=wall_started_at,
+        accounted_until=held_since,
+    )
 
 
 def rule(
@@ -139,11 +145,13 @@ def test_reserved_concurrency_is_the_bound_where_there_is_some() -> None:
     assert environments_allowed(64, rule(reserved=40), unreserved=0) == 40
 
 
-def test_a_job_has_its_time_from_its_queueing_and_again_from_its_first_round() -> None:
-    waited = record("queued", queued_at=NOW - HOUR - GRACE_S)
-    assert on([waited], rule()) == (0, 0)
-    assert limits_at([waited], rule(), NOW) == {"hopper-1": NOW}
-    started = waited.model_copy(update={"wall_started_at": NOW - 10})
+def test_a_job_has_its_time_from_its_first_round_however_long_it_was_queued() -> None:
+    waited = record("queued", queued_at=NOW - 50 * HOUR)
+    assert learners_wanted([waited], rule(), NOW) == 1
+    assert limits_at([waited], rule(), NOW)["hopper-1"] > NOW
+    held = record(queued_at=NOW - 50 * HOUR, held_since=NOW - 20)
+    assert limits_at([held], rule(), NOW) == {"hopper-1": NOW - 20 + HOUR + GRACE_S}
+    started = held.model_copy(update={"wall_started_at": NOW - 10, "accounted_until": NOW})
     assert learners_wanted([started], rule(), NOW) == 1
     assert allowed_until([started], rule(), NOW) == NOW - 10 + HOUR + GRACE_S
     assert limits_at([started], rule(), NOW) == {"hopper-1": NOW - 10 + HOUR + GRACE_S}
@@ -216,7 +224,10 @@ def test_whatever_the_jobs_the_bounds_hold(
         assert until > NOW
 
 
-@given(st.lists(records, max_size=5), rules)
+@given(
+    st.lists(records.filter(lambda r: r.wall_started_at is not None), max_size=5),
+    rules,
+)
 def test_when_the_time_allowed_is_over_nothing_is_on(
     jobs: list[JobRecord], rule: CapacityRule
 ) -> None:
