@@ -92,10 +92,13 @@ class Settings(CacheSettings):
     invoke_pool_size: Annotated[int, Field(ge=1, le=3000)] = 1000
     """Most invocations in flight at once, AWS's default concurrency limit; each holds a thread and
     a connection, made when first needed. A larger round waits for its first actors to end."""
-    throttle_retries: Annotated[int, Field(ge=0, le=20)] = 6
-    """How often a throttled invocation is tried again before it counts as failed."""
+    throttled_s: Seconds = 15.0
+    """How long a throttled invocation is tried again before it counts as failed."""
     throttle_pause_s: Seconds = 0.2
-    """Longest first pause after a throttle; doubles up to 3 s, each drawn at random below that."""
+    """Longest first pause after a throttle; doubles up to 3 s, each drawn at random below that.
+    What Lambda asks for in `Retry-After` comes on top."""
+    cold_starts_per_s: Annotated[float, Field(gt=0)] = math.inf
+    """Most environments a second that launches may start; those that are warm do not count."""
     shutdown_wait_s: Seconds = 20.0
     """How long invocations in flight are waited for at the end."""
     account_limit_ttl_s: Seconds = 300.0

@@ -114,25 +114,27 @@ class Components:
         self._invoker = Invoker(
             self._function,
             RetryRule(
-                throttle_retries=settings.throttle_retries,
+                throttled_s=settings.throttled_s,
                 first_pause_s=settings.throttle_pause_s,
                 timeout_s=settings.lambda_timeout_s,
             ),
             ROLLOUTS,
             pool_size=settings.invoke_pool_size,
             limit=lambda: self._quota.known,
+            cold_starts_per_s=settings.cold_starts_per_s,
         )
         # No connection is opened before there is a job that wants gradients.
         self._gradient_function = LambdaFunction(settings, name=settings.gradient_function)
         self._gradient_invoker = Invoker(
             self._gradient_function,
             RetryRule(
-                throttle_retries=settings.throttle_retries,
+                throttled_s=settings.throttled_s,
                 first_pause_s=settings.throttle_pause_s,
                 timeout_s=settings.gradient_timeout_s,
             ),
             GRADIENTS,
             pool_size=settings.gradient_pool_size,
+            cold_starts_per_s=settings.cold_starts_per_s,
         )
         self.gradients = GradientService(
             store=self.store,

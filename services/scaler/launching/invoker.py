@@ -1,7 +1,7 @@
 """Running tasks on a function: a pool of threads, each waiting for one of them to end.
 
-Retries are ours, and bounded. A throttled invocation never ran, so it is tried again after a random
-pause, and one of a function that wakes after idle weeks until that is awake. One that found no
+Retries are ours, and bounded. A throttled invocation never ran, so it is tried again for some
+seconds, and one of a function that wakes after idle weeks until that is awake. One that found no
 connection is tried again as long as somebody waits for it. A failed one is issued once more, unless
 the environment is to blame: a rollout depends on its task and its policy alone. What fails after
 that has failed for good, or vanished if its connection broke: that says nothing of the actor.
@@ -21,6 +21,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import ValidationError
 
+from services.scaler.launching.in_use import InUse
 from services.scaler.launching.lambda_function import Execution, ExecutionKind, LambdaFunction
 from shared.cache.arrivals import FailureKind
 from shared.contracts.gradients import GradientReport
@@ -30,6 +31,8 @@ from shared.money.costs import EXECUTIONS_PER_TASK
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 3.0
+_KEPT_S = 300.0
+"""How long Lambda keeps an idle environment, at least in most cases."""
 MAX_EVENT_BYTES = 4096
 _FINAL = frozenset({"throttled", "waking", "refused", "unreachable"})
 """Kinds of executions that are not issued again: the patience they get is used up."""
@@ -114,7 +117,8 @@ _ALWAYS = Awaited()
 class RetryRule:
     """How patient an invocation is."""
 
-    throttle_retries: int
+    throttled_s: float
+    """How long a throttled invocation is tried again."""
     first_pause_s: float
     timeout_s: float
     """Duration assumed for an execution whose own is unknown."""
@@ -134,11 +138,14 @@ class Invoker(Generic[T, R]):
         *,
         pool_size: int,
         limit: Callable[[], int | None] = lambda: None,
+        cold_starts_per_s: float = math.inf,
         seed: int | None = None,
     ) -> None:
         """Create the pool, of as many threads as invocations are in flight at most.
 
-        `limit` is the account's as last seen: more would only be throttled.
+        `limit` is the account's as last seen: more would only be throttled. Environments of a
+        subnet share one network interface, which loses connections when too many open at once: no
+        more than `cold_starts_per_s` are started.
         """
         self._function = function
         self._rule = rule
@@ -151,6 +158,9 @@ class Invoker(Generic[T, R]):
         self._idle = threading.Condition(lock)
         self._room = threading.Condition(lock)
         self._running = 0
+        self._in_use = InUse()
+        self._start_every_s = 1 / cold_starts_per_s
+        self._next_start_at = -math.inf
 
     def submit(
         self,
@@ -178,7 +188,7 @@ class Invoker(Generic[T, R]):
         for _ in range(num):
             if self._closing.is_set():
                 return
-            self._pool.submit(self._in_turn, lambda: on_end(self._function.invoke(payload)), {})
+            self._pool.submit(self._in_turn, lambda _: on_end(self._function.invoke(payload)), {})
 
     def pause(self, seconds: float) -> bool:
         """Wait; return False, and at once, when the invoker is closed."""
@@ -199,14 +209,17 @@ class Invoker(Generic[T, R]):
         payload: bytes,
         on_outcome: Callable[[TaskOutcome[T, R]], None],
         awaited: Awaited,
+        starts_in_s: float,
     ) -> None:
+        self.pause(starts_in_s)
         on_outcome(self._outcome(task, payload, awaited))
 
-    def _in_turn(self, act: Callable[[], None], identity: dict[str, object]) -> None:
-        if not self._begin():
+    def _in_turn(self, act: Callable[[float], None], identity: dict[str, object]) -> None:
+        starts_in_s = self._begin()
+        if starts_in_s is None:
             return
         try:
-            act()
+            act(starts_in_s)
         except Exception:
             _LOG.exception("outcome lost", extra=identity)
         finally:
@@ -215,17 +228,28 @@ class Invoker(Generic[T, R]):
                 self._room.notify()
                 self._idle.notify_all()
 
-    def _begin(self) -> bool:
-        """Wait for room within the limit; return False when nothing more may start."""
+    def _begin(self) -> float | None:
+        """Wait for room within the limit; return in how many seconds to start, None for never."""
         with self._room:
             self._room.wait_for(lambda: self._closing.is_set() or self._has_room())
             if self._closing.is_set():
-                return False
+                return None
             self._running += 1
             if self._has_room():
                 # One wakes the next: a thousand that wait need not all look at every end.
                 self._room.notify()
-            return True
+            now = time.monotonic()
+            starts_at = self._starts_at(now)
+            self._in_use.note(self._running, now)
+            return starts_at - now
+
+    def _starts_at(self, now: float) -> float:
+        """Return when to start: now, unless an environment has to be started for it first."""
+        if now - self._in_use.last(self._running) < _KEPT_S:
+            return now
+        starts_at = max(now, self._next_start_at)
+        self._next_start_at = starts_at + self._start_every_s
+        return starts_at
 
     def _has_room(self) -> bool:
         limit = self._limit()
@@ -285,19 +309,31 @@ class Invoker(Generic[T, R]):
     def _execute(self, payload: bytes, awaited: Awaited) -> tuple[Execution, int]:
         """Run once, when it can start; return how it ended and how often it was throttled."""
         tries: Counter[ExecutionKind] = Counter()
+        throttled_until = math.inf
         while True:
             execution = self._function.invoke(payload)
             tries[execution.kind] += 1
-            if not self._waited_out(execution, tries[execution.kind], awaited):
+            if execution.kind == "throttled":
+                now = time.monotonic()
+                throttled_until = min(throttled_until, now + self._rule.throttled_s)
+                left_s = throttled_until - now
+            else:
+                left_s = math.inf
+            if not self._waited_out(execution, tries[execution.kind], left_s, awaited):
                 return execution, tries["throttled"]
 
-    def _waited_out(self, execution: Execution, nth: int, awaited: Awaited) -> bool:
-        """Wait out what kept an execution from starting, the nth time; False if nothing does."""
+    def _waited_out(self, execution: Execution, nth: int, left_s: float, awaited: Awaited) -> bool:
+        """Wait out what kept an execution from starting, the nth time; False if nothing does.
+
+        `left_s` is how much longer a throttled one is tried.
+        """
         rule = self._rule
         longest_s = min(rule.first_pause_s * 2 ** min(nth - 1, 16), _LONGEST_PAUSE_S)
         pause_s = self._random.uniform(0.0, longest_s)
         if execution.kind == "throttled":
-            return nth <= rule.throttle_retries and self.pause(pause_s)
+            # Whoever is told to come later starts somewhere after that: the others are told, too.
+            pause_s = min(pause_s + execution.retry_after_s, left_s)
+            return left_s > 0 and self.pause(pause_s)
         if execution.kind == "waking":
             return nth <= rule.waking_tries and self.pause(rule.waking_pause_s)
         if execution.kind != "unreachable" or not awaited.after(pause_s):

@@ -75,6 +75,8 @@ class Execution:
     """`time.perf_counter` when the request was ready to go out; None when it never was."""
     failure: FailureKind = "lost"
     """How the function failed, where it did."""
+    retry_after_s: float = 0.0
+    """How long Lambda asks to wait, where it throttles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +293,9 @@ def _refusal(error: ClientError) -> Execution:
     code = error.response["Error"]["Code"]
     status = error.response["ResponseMetadata"]["HTTPStatusCode"]
     if code in _THROTTLED or status == 429:
-        return _never_started("throttled", error)
+        headers = error.response["ResponseMetadata"].get("HTTPHeaders", {})
+        retry_after_s = _seconds(headers.get("retry-after", ""))
+        return replace(_never_started("throttled", error), retry_after_s=retry_after_s)
     if code in _WAKING:
         return _never_started("waking", error)
     if status >= 500:
@@ -305,6 +309,11 @@ def _billed_s(log_result: str | None) -> float | None:
         return None
     found = _BILLED.search(base64.b64decode(log_result))
     return int(found.group(1)) / 1000.0 if found else None
+
+
+def _seconds(header: str) -> float:
+    """Return a time to wait; 0 where a header holds none, or a date."""
+    return float(header) if header.isdecimal() else 0.0
 
 
 def _short(error: Exception) -> str:

@@ -52,6 +52,7 @@ class Reply:
     function_error: str | None = None
     billed_ms: int | None = 100
     error_type: str | None = None
+    retry_after_s: int | None = None
     cut_short: bool = False
     """Promise more bytes than are sent, then close the connection."""
     gate: threading.Event | None = None
@@ -86,9 +87,10 @@ def report(task: Task, **changes: object) -> Reply:
     )
 
 
-def throttle() -> Reply:
+def throttle(*, retry_after_s: int | None = None) -> Reply:
     return Reply(
         status=429,
+        retry_after_s=retry_after_s,
         body={"Type": "User", "message": "Rate Exceeded.", "Reason": "x"},
         error_type="TooManyRequestsException",
     )
@@ -262,6 +264,8 @@ def _response(reply: Reply) -> Response:
     headers = {"x-amzn-RequestId": "test"}
     if reply.error_type is not None:
         headers["x-amzn-ErrorType"] = reply.error_type
+    if reply.retry_after_s is not None:
+        headers["Retry-After"] = str(reply.retry_after_s)
     if reply.function_error is not None:
         headers["X-Amz-Function-Error"] = reply.function_error
     if reply.billed_ms is not None:

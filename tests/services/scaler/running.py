@@ -168,6 +168,7 @@ def run_scaler(
             "cache_url": cache,
             "lambda_endpoint_url": lambdas.url,
             "throttle_pause_s": 0.001,
+            "throttled_s": 0.5,
             "finish_wait_s": 5.0,
             "readiness_every_s": 0.0,
             **changes,

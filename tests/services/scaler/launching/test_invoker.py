@@ -2,12 +2,14 @@
 
 import concurrent.futures
 import contextlib
+import math
 import socket
 import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
@@ -87,12 +89,24 @@ def start_invoker(function: LambdaFunction) -> Iterator[StartInvoker]:
     started: list[ActorInvoker] = []
 
     def start(
-        *, pool_size: int = 2, limit: Callable[[], int | None] = lambda: None, **rule: Any
+        *,
+        pool_size: int = 2,
+        limit: Callable[[], int | None] = lambda: None,
+        cold_starts_per_s: float = math.inf,
+        **rule: Any,
     ) -> ActorInvoker:
-        usual = {"throttle_retries": 0, "first_pause_s": 0.001, "timeout_s": 60.0}
+        usual = {"throttled_s": 0.001, "first_pause_s": 0.001, "timeout_s": 60.0}
         made = RetryRule(**{**usual, **rule})
         started.append(
-            ActorInvoker(function, made, ROLLOUTS, pool_size=pool_size, limit=limit, seed=0)
+            ActorInvoker(
+                function,
+                made,
+                ROLLOUTS,
+                pool_size=pool_size,
+                limit=limit,
+                cold_starts_per_s=cold_starts_per_s,
+                seed=0,
+            )
         )
         return started[-1]
 
@@ -102,7 +116,7 @@ def start_invoker(function: LambdaFunction) -> Iterator[StartInvoker]:
 
 @pytest.fixture
 def invoker(start_invoker: StartInvoker) -> ActorInvoker:
-    return start_invoker(pool_size=8, throttle_retries=RETRIES)
+    return start_invoker(pool_size=8, throttled_s=10.0)
 
 
 def run_one(invoker: ActorInvoker) -> RolloutOutcome:
@@ -158,12 +172,6 @@ REFUSED = Reply(
             (True, RETRIES + 1, 1, (0.1,), RETRIES),
             "",
             id="throttles are waited out and counted, but not billed",
-        ),
-        pytest.param(
-            lambda t, nth: throttle(),
-            (False, RETRIES + 1, 0, (), RETRIES + 1),
-            "TooManyRequestsException",
-            id="throttled too often is failed for good, at no cost",
         ),
         pytest.param(
             lambda t, nth: REFUSED,
@@ -312,7 +320,7 @@ def front(lambdas: LambdaEndpoint) -> Front:
 def behind_front(front: Front) -> Iterator[ActorInvoker]:
     settings = Settings(auth="disabled", lambda_endpoint_url=f"http://127.0.0.1:{front.port}")
     function = LambdaFunction(settings)
-    rule = RetryRule(throttle_retries=0, first_pause_s=0.001, timeout_s=60.0)
+    rule = RetryRule(throttled_s=0.001, first_pause_s=0.001, timeout_s=60.0)
     invoker = ActorInvoker(function, rule, ROLLOUTS, pool_size=2, seed=0)
     yield invoker
     assert invoker.close(wait_s=10)
@@ -506,10 +514,62 @@ def test_an_outcome_says_when_its_first_request_went_out(
     assert before < outcome.sent_at < seconds[0] < seconds[1]
 
 
+def test_a_throttled_task_is_tried_for_some_time_and_has_then_failed_at_no_cost(
+    start_invoker: StartInvoker, lambdas: LambdaEndpoint
+) -> None:
+    invoker = start_invoker(throttled_s=0.3, first_pause_s=0.02)
+    lambdas.behave = lambda t, nth: throttle()
+    before = time.monotonic()
+    outcome = run_one(invoker)
+    assert 0.3 <= time.monotonic() - before < 2
+    assert "TooManyRequestsException" in outcome.reason
+    assert (outcome.report, outcome.requests, outcome.billed_s) == (None, 0, ())
+    assert outcome.throttled == len(lambdas.events) > 2
+
+
+def test_a_throttled_task_waits_as_long_as_lambda_asks(
+    start_invoker: StartInvoker, lambdas: LambdaEndpoint
+) -> None:
+    seconds: list[float] = []
+
+    def behave(t: Task, nth: int) -> Reply:
+        seconds.append(time.monotonic())
+        return report(t) if nth else throttle(retry_after_s=1)
+
+    lambdas.behave = behave
+    assert run_one(start_invoker(throttled_s=15.0)).report is not None
+    assert 1.0 <= seconds[1] - seconds[0] < 3.0
+
+
+def test_environments_start_one_after_the_other_and_warm_ones_at_once(
+    start_invoker: StartInvoker, lambdas: LambdaEndpoint
+) -> None:
+    gate = threading.Event()
+    seconds: list[float] = []
+
+    def behave(t: Task, nth: int) -> Reply:
+        seconds.append(time.monotonic())
+        return replace(report(t), gate=gate)
+
+    def spread_s(tasks: list[RolloutTask]) -> float:
+        seconds.clear()
+        gate.clear()
+        invoker.submit(tasks, sink)
+        lambdas.wait_events("sample", tasks[-1].actor_index + 1)
+        gate.set()
+        sink.wait(tasks[-1].actor_index + 1)
+        return max(seconds) - min(seconds)
+
+    lambdas.behave = behave
+    invoker, sink = start_invoker(pool_size=8, cold_starts_per_s=5.0), Sink()
+    assert spread_s([task(i) for i in range(5)]) > 0.6
+    assert spread_s([task(i) for i in range(5, 10)]) < 0.4
+
+
 def test_closing_ends_the_pause_after_a_throttle_at_once(
     start_invoker: StartInvoker, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: throttle()
-    invoker = start_invoker(throttle_retries=20, first_pause_s=3600.0)
+    invoker = start_invoker(throttled_s=3600.0, first_pause_s=3600.0)
     invoker.submit([task()], Sink())
     lambdas.wait_events("sample", 1)
