@@ -3,7 +3,7 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-OF_THE_WHOLE = {"compose", "e2e", "faults", "lifecycle", "security"}
+OF_THE_WHOLE = {"bills", "compose", "e2e", "faults", "lifecycle", "security"}
 """Folders whose tests are of no single module."""
 
 

@@ -42,9 +42,11 @@ class SilentCache(TrajectoryCache):
 
 
 class NoGradientCache(GradientCache):
-    """Where gradients would be, if any were asked for."""
+    """Where gradients would be, if anybody read them."""
 
     def __init__(self) -> None: ...
+
+    def announce_lost_gradient(self, *_: object, **__: object) -> None: ...
 
 
 class NoGradients(Invoker[GradientTask, GradientReport]):
@@ -82,6 +84,7 @@ class Services:
         *,
         lease_ttl_s: float,
         warm: Callable[[], int] = lambda: 0,
+        functions: Invoker[GradientTask, GradientReport] | None = None,
     ) -> None:
         """Start them on the store."""
         cache, metrics = SilentCache(), Metrics()
@@ -103,7 +106,7 @@ class Services:
         )
         self.gradients = GradientService(
             store=self.store,
-            invoker=NoGradients(),
+            invoker=NoGradients() if functions is None else functions,
             cache=NoGradientCache(),
             now=clock,
             basis=spending.basis,

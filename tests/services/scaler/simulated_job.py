@@ -12,12 +12,19 @@ from tempfile import mkdtemp
 
 from services.scaler.capacity.decision import CapacityRule, limits_at
 from services.scaler.jobs.rescaling import switch_scaling_policy
-from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome, TaskOutcome
+from services.scaler.launching.invoker import (
+    ActorInvoker,
+    Awaited,
+    Invoker,
+    RolloutOutcome,
+    TaskOutcome,
+)
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
 from services.scaler.store.base import JobRecord
 from services.scaler.store.sqlite import SqliteStore
+from shared.contracts.gradients import GradientReport, GradientTask
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest, StopReason
 from shared.contracts.leases import FinishRequest
@@ -162,11 +169,15 @@ class SimulatedScaler(Services):
         self.cruel = self.chance.random() < 0.3
         self.invoker = ChanceInvoker(self.chance, cruel=self.cruel, now=lambda: self.now)
         self.spending = Spending(basis=self.basis, clock=self.clock)
+        self._wire()
+
+    def _wire(self, functions: Invoker[GradientTask, GradientReport] | None = None) -> None:
         self.wire(
             self.invoker,
             self.spending,
             lease_ttl_s=1e6,
             warm=lambda: self.chance.choice((0, self.basis.provisioned)),
+            functions=functions,
         )
 
     def hang(self, spec: JobSpec) -> None:
@@ -347,4 +358,8 @@ class SimulatedScaler(Services):
         request = FinishRequest(lease_id=lease_id, status="succeeded", stop_reason=stop)
         self.finishing.finish("job", request)
         self.held_s += self.now
+        self.hear_all()
+
+    def hear_all(self) -> None:
+        """Tell of everything that ended."""
         self.invoker.hear()

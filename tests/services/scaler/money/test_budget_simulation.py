@@ -6,6 +6,7 @@ import pytest
 
 from services.scaler.money.budget import closing_usd
 from tests.services.scaler.scaling.seen import biased_agent
+from tests.services.scaler.simulated_gradients import GradientScaler
 from tests.services.scaler.simulated_job import SimulatedScaler
 from tests.services.scaler.simulated_overlap import OverlappingScaler
 
@@ -21,13 +22,14 @@ SCALINGS: list[dict[str, object]] = [
 ]
 _STEP = 10
 _HUNG = 60
+_ON_FUNCTIONS = 100
 
 
 def check_bill(scaler: SimulatedScaler, budget_usd: float) -> None:
     """Check that a job that is over was billed whole, and not beyond its budget."""
     done = scaler.store.job("job")
     assert done is not None
-    assert done.open_attempts == ()
+    assert not done.has_open_bills
     lines = scaler.store.lines("job")
     spent = sum(Decimal(line.quantity) * Decimal(line.unit_price_usd) for line in lines)
     assert float(spent) == pytest.approx(done.settled_usd, rel=1e-9)
@@ -52,6 +54,14 @@ def test_no_job_spends_more_than_its_budget_and_none_stops_early(
             pricing = scaler.pricing(spec, stopped.longest_learner_s)
             smallest_usd = pricing.worst_case_usd(spec.actors.min) + closing_usd(spec, pricing)
             assert smallest_usd > spec.stop.budget_usd - stopped.committed_usd, seed
+
+
+def test_no_job_whose_gradients_functions_compute_spends_more_than_its_budget() -> None:
+    for seed in range(_ON_FUNCTIONS):
+        scaler = GradientScaler(seed)
+        spec = scaler.random_spec(SCALINGS[seed % len(SCALINGS)])
+        scaler.run(spec)
+        check_bill(scaler, spec.stop.budget_usd)
 
 
 def test_a_learner_that_hangs_costs_no_more_than_the_budget() -> None:
