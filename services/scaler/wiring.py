@@ -200,7 +200,9 @@ class Components:
             partial(self.store.with_status, LIVE),
             cache_memory_mb=settings.cache_memory_mb,
         )
-        changes = JobChanges(store=self.store, launches=self.launches, gradients=self.gradients)
+        changes = JobChanges(
+            store=self.store, launches=self.launches, gradients=self.gradients, now=self.now
+        )
         self.leases = LeaseService(
             self.store,
             ttl_s=settings.lease_ttl_s,

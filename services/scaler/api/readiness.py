@@ -2,6 +2,9 @@
 
 Anybody may ask, and on AWS a look is a call of Lambda's control plane, which allows a few a second
 for the whole account: whoever asked in a loop would keep scaler and dead-man switch from it.
+
+A look may take as long as the slowest time-out. One caller waits for it; the others get the last
+answer, so that a thousand of them hold no thread that a learner's heartbeat needs.
 """
 
 import threading
@@ -13,6 +16,7 @@ from shared.cache.connection import CacheError
 
 _AGAIN_S = 1.0
 """How soon something missing is looked for again."""
+_NOT_YET = "the first look is under way; ask again in a few seconds"
 
 
 class Readiness:
@@ -35,18 +39,20 @@ class Readiness:
         self._checks = checks
         self._every_s = every_s
         self._now = now
-        self._lock = threading.Lock()
-        self._missing: dict[str, str] = {}
+        self._looking = threading.Lock()
+        self._missing = dict.fromkeys(checks, _NOT_YET)
         self._due_at = now()
 
     def missing(self) -> dict[str, str]:
         """Return what the scaler needs and does not have, by name, with the reason."""
-        with self._lock:
-            if self._now() >= self._due_at:
+        if self._now() >= self._due_at and self._looking.acquire(blocking=False):
+            try:
                 self._missing = self._look()
                 again_s = min(_AGAIN_S, self._every_s) if self._missing else self._every_s
                 self._due_at = self._now() + again_s
-            return dict(self._missing)
+            finally:
+                self._looking.release()
+        return dict(self._missing)
 
     def _look(self) -> dict[str, str]:
         missing: dict[str, str] = {}

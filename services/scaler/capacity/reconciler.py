@@ -229,7 +229,8 @@ class CapacityReconciler:
         for job_id, num in self._cold_pings.items():
             if num:
                 # Where the store refuses, they are still there at the next look.
-                change_job(self.store, job_id, partial(started_by_pings, num=num))
+                told = partial(started_by_pings, num=num)
+                change_job(self.store, job_id, told, at=self.now())
                 self._cold_pings[job_id] = 0
         self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.rule, self.now()))
 

@@ -208,7 +208,7 @@ class GradientService:
             )
             return None
 
-        found(change_job(self.store, job_id, decide), "job", job_id)
+        found(change_job(self.store, job_id, decide, at=self.now()), "job", job_id)
         if not granted:
             return why
         with self._lock:
@@ -268,7 +268,7 @@ class GradientService:
             lines = calls_lines(durations_s, num_requests, self.basis, round_index=round_index)
             return Change(record=book_lines(rest, lines), lines=lines)
 
-        change_job(self.store, job_id, decide)
+        change_job(self.store, job_id, decide, at=self.now())
 
     def _on_aws(self, measured_s: float) -> float:
         if self.clock == "wall":

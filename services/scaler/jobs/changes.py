@@ -17,6 +17,8 @@ class JobChanges:
     store: Store
     launches: Launches
     gradients: GradientService
+    now: Callable[[], float]
+    """Unix seconds."""
 
     def change(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
         """Change a job as `change_job` does, and call off what is in flight if it has ended.
@@ -24,7 +26,7 @@ class JobChanges:
         Only what was in flight by then: the job may be resumed by now.
         """
         under_way, rounds = self.launches.lease_hashes(job_id), self.gradients.rounds_of(job_id)
-        record = change_job(self.store, job_id, decide)
+        record = change_job(self.store, job_id, decide, at=self.now())
         if record is not None and record.job.status in FINISHED:
             self.launches.call_off(job_id, under_way)
             # A request may have set money aside since these were looked up.

@@ -116,7 +116,10 @@ class CheckDesk:
 
     def _write(self, job_id: str, decide: Callable[[JobRecord], Change]) -> None:
         record = change_job(
-            self.store, job_id, lambda record: decide(record) if _waits(record) else None
+            self.store,
+            job_id,
+            lambda record: decide(record) if _waits(record) else None,
+            at=self.now(),
         )
         if record is None:
             return

@@ -103,7 +103,8 @@ class LeaseService:
             return Change(record=record.model_copy(update=updated))
 
         record = found(self.store.job_of_lease(lease_id), "lease", lease_id)
-        changed = found(change_job(self.store, record.job.job_id, decide), "lease", lease_id)
+        job_id = record.job.job_id
+        changed = found(change_job(self.store, job_id, decide, at=self.now()), "lease", lease_id)
         stop: StopReason | None = "budget" if changed.exhausted else None
         if changed.job.status == "stopping":
             stop = "user"
@@ -125,7 +126,7 @@ class LeaseService:
 
         record = self.store.job_of_lease(lease_id)
         if record is not None:
-            change_job(self.store, record.job.job_id, decide)
+            change_job(self.store, record.job.job_id, decide, at=self.now())
             _LOG.info(
                 "lease given up", extra={"job": record.job.job_id, "lease": hash_of_lease(lease_id)}
             )
@@ -153,7 +154,7 @@ class LeaseService:
                 renewed = record.lease.model_copy(update={"expires_at": now + self.ttl_s})
                 return Change(record=record.model_copy(update={"lease": renewed}))
 
-            change_job(self.store, held.job.job_id, decide)
+            change_job(self.store, held.job.job_id, decide, at=self.now())
 
     def _free(self, record: JobRecord, learner_id: str) -> bool:
         if record.job.status not in _LEASABLE:

@@ -50,7 +50,7 @@ def switch_scaling_policy(store: Store, job_id: str, request: ScalingRequest, *,
         updated = job.model_copy(update={"switches": switches})
         return Change(record=record.model_copy(update={"job": updated}))
 
-    record = found(change_job(store, job_id, decide), "job", job_id)
+    record = found(change_job(store, job_id, decide, at=now), "job", job_id)
     _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
     return record.job
 

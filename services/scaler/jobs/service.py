@@ -258,7 +258,7 @@ class JobService:
         return found(self.store.job(job_id), "job", job_id)
 
     def _changed(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord:
-        return found(change_job(self.store, job_id, decide), "job", job_id)
+        return found(change_job(self.store, job_id, decide, at=self.now()), "job", job_id)
 
 
 def new_job_id(env_id: str) -> str:

@@ -49,6 +49,8 @@ _BROKEN = (ConnectionClosedError, IncompleteReadError, OSError)
 _NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
 """What the SDK's parser, or a look at what it made, raises on an answer that is not Lambda's."""
 _MAX_REASON = 300
+_CONTROL_TIMEOUT_S = 5.0
+"""Longest wait for an answer of the control plane, where no call lasts as long as an invocation."""
 _OLDEST_HEADER = "x-nitro-oldest-invocation-s"
 """What the emulator tells with the account's settings."""
 
@@ -266,11 +268,11 @@ def _descriptions(data_path: str | None) -> Loader:
 
 
 def _client(session: botocore.session.Session, settings: Settings) -> "LambdaClient":
+    """Return what calls the control plane: invocations have connections of their own."""
     config = Config(
-        max_pool_connections=settings.invoke_pool_size,
         retries={"total_max_attempts": 1},
         connect_timeout=settings.lambda_connect_timeout_s,
-        read_timeout=settings.lambda_read_timeout_s,
+        read_timeout=_CONTROL_TIMEOUT_S,
         tcp_keepalive=True,
         user_agent="nitro-scaler",  # so that the account's logs say who called
     )

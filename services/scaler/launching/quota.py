@@ -11,15 +11,24 @@ from services.scaler.launching.lambda_function import LambdaApiError
 _LOG = logging.getLogger(__name__)
 
 
+_AGAIN_S = 1.0
+"""How soon a limit that could not be fetched is asked for again."""
+
+
 class ConcurrencyQuota:
-    """The limit on executions in flight, fetched now and then. Thread-safe."""
+    """The limit on executions in flight, fetched now and then. Thread-safe.
+
+    One caller at a time fetches it. The others get the last answer, or failure, meanwhile; only
+    before the first of all they wait for it.
+    """
 
     def __init__(self, fetch: Callable[[], int], *, ttl_s: float) -> None:
         self._fetch = fetch
         self._ttl_s = ttl_s
-        self._lock = threading.Lock()
+        self._fetching = threading.Lock()
         self._limit: int | None = None
-        self._fetched_at = 0.0
+        self._failure: str | None = None
+        self._due_at = 0.0
 
     @property
     def known(self) -> int | None:
@@ -30,19 +39,31 @@ class ConcurrencyQuota:
         """Return the limit, asking again when it was last seen too long ago.
 
         Raises:
-            LambdaApiError: It was never seen and cannot be now.
+            LambdaApiError: It was never seen and is not now.
         """
-        with self._lock:
-            now = time.monotonic()
-            if self._limit is not None and now - self._fetched_at < self._ttl_s:
-                return self._limit
+        first = self._limit is None and self._failure is None
+        if self._is_due() and self._fetching.acquire(blocking=first):
             try:
-                self._limit = self._fetch()
-            except LambdaApiError:
-                if self._limit is None:
-                    raise
-            self._fetched_at = now
-            return self._limit
+                if self._is_due():
+                    self._fetch_again()
+            finally:
+                self._fetching.release()
+        if self._limit is None:
+            raise LambdaApiError(self._failure)
+        return self._limit
+
+    def _is_due(self) -> bool:
+        return time.monotonic() >= self._due_at
+
+    def _fetch_again(self) -> None:
+        again_s = self._ttl_s
+        try:
+            self._limit = self._fetch()
+        except LambdaApiError as error:
+            self._failure = str(error)
+            if self._limit is None:
+                again_s = min(_AGAIN_S, self._ttl_s)
+        self._due_at = time.monotonic() + again_s
 
     def refresh(self) -> None:
         """See to it that the limit is known, if it can be."""

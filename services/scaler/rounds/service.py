@@ -116,7 +116,7 @@ class RoundService:
             decided.append(self._decided(record, round_index, request))
             return decided[-1].change
 
-        record = found(change_job(self.store, job_id, decide), "job", job_id)
+        record = found(change_job(self.store, job_id, decide, at=self.now()), "job", job_id)
         over = round_index + 1 - record.job.spec.open_rounds
         self.gradients.close(job_id, before=over, but=request.lease_id)
         written = decided[-1]
@@ -168,7 +168,7 @@ class RoundService:
             rounds = () if entry is None else (with_counts(entry, key, outcome),)
             return Change(record=record, rounds=rounds, lines=lines)
 
-        if change_job(self.store, job_id, decide) is None:
+        if change_job(self.store, job_id, decide, at=self.now()) is None:
             _LOG.info("launch of a deleted job ended", extra={"job": job_id})
 
     def adopt_orphans(self) -> None:

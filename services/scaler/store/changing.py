@@ -1,6 +1,5 @@
 """Changing a job: read it, decide, write; again from the start when somebody was faster."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -13,12 +12,12 @@ T = TypeVar("T")
 
 
 def change_job(
-    store: Store, job_id: str, decide: Callable[[JobRecord], Change | None]
+    store: Store, job_id: str, decide: Callable[[JobRecord], Change | None], *, at: float
 ) -> JobRecord | None:
     """Read a job, decide, write; again from the start when somebody was faster.
 
     `decide` may be called more than once, so whatever else it does must be harmless to repeat. When
-    it returns None nothing is written.
+    it returns None nothing is written. The events of the change happened `at`, in Unix seconds.
 
     Returns:
         The record after the change, or None when there is no such job.
@@ -28,7 +27,7 @@ def change_job(
         change = decide(record)
         if change is None:
             return record
-        events = events_of(record, change, at=time.time())
+        events = events_of(record, change, at=at)
         noted = change.record.model_copy(update={"num_events": record.num_events + len(events)})
         return store.commit(replace(change, record=noted, events=events))
 

@@ -23,6 +23,8 @@ from shared.contracts.views.system import (
     WarmView,
 )
 
+_CACHE_KEPT_S = 2.0
+"""How long the cache is not asked again: it takes seconds to tell that it does not answer."""
 _COUNTS_KEPT_S = 30.0
 """How long finished jobs are not counted again: they may be many."""
 
@@ -50,6 +52,7 @@ class SystemLook:
     live: bool = True
     """Whether there is a system to look at, and not the records of runs alone."""
     _finished: Recent[JobStatus, int] = field(init=False)
+    _cache: Recent[None, CacheView | None] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing counted."""
@@ -59,6 +62,10 @@ class SystemLook:
             ttl_s=_COUNTS_KEPT_S,
         )
         object.__setattr__(self, "_finished", counts)
+        cache: Recent[None, CacheView | None] = Recent(
+            get=lambda _: self._look_at_cache(), fails_with=CacheError, ttl_s=_CACHE_KEPT_S
+        )
+        object.__setattr__(self, "_cache", cache)
 
     def view(self, role: Role) -> SystemView:
         """Return what there is to see, for whoever looks.
@@ -85,7 +92,7 @@ class SystemLook:
                 most=settings.provisioned_concurrency,
                 pinged=settings.keep_alive,
             ),
-            cache=self._cache(),
+            cache=self._cache.of(None),
             function=FunctionView(
                 name=settings.lambda_function,
                 memory_mb=settings.lambda_memory_mb,
@@ -101,7 +108,7 @@ class SystemLook:
     def _count(self, status: JobStatus) -> int:
         return self._finished.of(status) if status in FINISHED else self.store.count((status,))
 
-    def _cache(self) -> CacheView | None:
+    def _look_at_cache(self) -> CacheView | None:
         if not self.live:
             return None
         try:

@@ -114,7 +114,9 @@ class Services:
             clock=spending.clock,
             slack_s=SLACK_S,
         )
-        changes = JobChanges(store=self.store, launches=self.launches, gradients=self.gradients)
+        changes = JobChanges(
+            store=self.store, launches=self.launches, gradients=self.gradients, now=clock
+        )
         self.leases = LeaseService(
             self.store,
             ttl_s=lease_ttl_s,

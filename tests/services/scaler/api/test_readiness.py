@@ -1,9 +1,10 @@
 """Readiness on a clock of the test's, and of a running scaler that strangers ask in a loop."""
 
-import contextlib
+import itertools
+import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import httpx
 import pytest
@@ -14,8 +15,12 @@ from services.scaler.store.base import StoreError
 from shared.cache.connection import CacheError
 from shared.contracts.problem import Problem
 from tests.patience import ANSWER_S
+from tests.services.scaler.jobs.test_leases import add_job
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import StartScaler
+
+_STRANGERS = 45
+"""More than the threads that answer requests."""
 
 
 class Rig:
@@ -75,21 +80,50 @@ def test_all_that_is_missing_is_named_at_once() -> None:
     }
 
 
-def test_who_asks_during_a_look_waits_for_what_it_finds() -> None:
-    looks: list[int] = []
-    second_look = threading.Barrier(2)
+def test_who_asks_during_a_look_gets_the_last_answer_at_once() -> None:
+    now, looks = [0.0], [0]
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
 
     def look() -> None:
-        looks.append(1)
-        with contextlib.suppress(threading.BrokenBarrierError):
-            second_look.wait(0.2)
-        raise StoreError("the disk is full")
+        looks[0] += 1
+        begun.release()
+        assert go_on.acquire(timeout=ANSWER_S)
+        raise StoreError(f"the disk is full ({looks[0]})")
 
-    readiness = Readiness({"store": look}, every_s=10.0, now=lambda: 0.0)
-    with ThreadPoolExecutor(2) as pool:
-        answers = [f.result() for f in [pool.submit(readiness.missing) for _ in range(2)]]
-    assert answers == [{"store": "the disk is full"}] * 2
-    assert len(looks) == 1
+    readiness = Readiness({"store": look}, every_s=10.0, now=lambda: now[0])
+    seen: list[dict[str, str]] = []
+    with ThreadPoolExecutor(1) as pool:
+        for now[0] in (0.0, 60.0):
+            looking = pool.submit(readiness.missing)
+            assert begun.acquire(timeout=ANSWER_S)
+            seen.append(readiness.missing())
+            go_on.release()
+            seen.append(looking.result(ANSWER_S))
+    assert "under way" in seen[0]["store"]
+    assert seen[1:] == [{"store": f"the disk is full ({n})"} for n in (1, 1, 2)]
+    assert looks == [2]
+
+
+def test_lambda_that_never_answers_keeps_no_learner_waiting(start_scaler: StartScaler) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=100) as silent,
+        ThreadPoolExecutor(_STRANGERS) as strangers,
+    ):
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with start_scaler(lambda_endpoint_url=url) as scaler:
+            add_job(scaler.parts.store, "job")
+            lease = scaler.lease()
+            ready = scaler.http.base_url.join("/readyz")
+            asking = [
+                strangers.submit(httpx.get, ready, trust_env=False, timeout=ANSWER_S)
+                for _ in range(_STRANGERS)
+            ]
+            # All but the one that looks have their answer.
+            first = [*itertools.islice(as_completed(asking), _STRANGERS - 1)]
+            beat = scaler.http.put(f"/v1/leases/{lease.lease_id}", timeout=ANSWER_S)
+            listed = scaler.http.get("/v1/jobs", timeout=ANSWER_S)
+    assert {asked.result().status_code for asked in first} == {503}
+    assert (beat.status_code, listed.status_code) == (200, 200)
 
 
 def test_strangers_who_ask_in_a_loop_reach_lambda_once(

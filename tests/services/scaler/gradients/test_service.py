@@ -244,9 +244,11 @@ def test_who_does_not_hold_the_job_or_names_another_round_is_refused(
 def test_money_that_is_set_aside_launches_nothing_once_the_lease_is_lost(rig: Rig) -> None:
     rig.ask(0, 0)
     lost = LeaseRecord(lease_id="next", learner_id="other", expires_at=NOW + 30.0)
-    change_job(
-        rig.store, "job", lambda record: Change(record=record.model_copy(update={"lease": lost}))
-    )
+
+    def take_over(record: JobRecord) -> Change:
+        return Change(record=record.model_copy(update={"lease": lost}))
+
+    change_job(rig.store, "job", take_over, at=NOW)
     for number in (0, 1):
         with pytest.raises(ApiError) as refused:
             rig.ask(number, number)

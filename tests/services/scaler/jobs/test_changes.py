@@ -31,7 +31,9 @@ def changes_of(rig: Rig) -> JobChanges:
         memory_mb=BASIS.memory_mb,
         timeout_s=TIMEOUT_S,
     )
-    return JobChanges(store=rig.store, launches=launches, gradients=rig.service)
+    return JobChanges(
+        store=rig.store, launches=launches, gradients=rig.service, now=lambda: NOW + 1e6
+    )
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_a_job_that_has_lost_its_last_learner_keeps_no_money_for_gradients(rig: 
     def lose(record: JobRecord) -> Change:
         return Change(record=record.model_copy(update={"lost_leases": MOST_LOST - 1}))
 
-    change_job(rig.store, "job", lose)
+    change_job(rig.store, "job", lose, at=NOW)
     leases = LeaseService(
         rig.store,
         ttl_s=30.0,

@@ -10,7 +10,7 @@ import pytest
 from services.scaler.api.problem import ApiError
 from services.scaler.jobs.leases import LeaseService, held_lease
 from services.scaler.money.accounting import Spending, unbilled_s
-from services.scaler.store.base import Change, JobRecord
+from services.scaler.store.base import Change, JobRecord, Store
 from services.scaler.store.changing import change_job
 from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec, StopRule
@@ -64,7 +64,7 @@ def lease_service(store: SqliteStore, clock: Clock, spending: Spending) -> Lease
         heartbeat_every_s=5.0,
         now=clock,
         spending=spending,
-        change=partial(change_job, store),
+        change=partial(change_job, store, at=0.0),
     )
 
 
@@ -74,7 +74,7 @@ def desk(store: SqliteStore, clock: Clock) -> LeaseService:
 
 
 def add_job(
-    store: SqliteStore, job_id: str, *, budget_usd: float = 100.0, learner: LearnerKind = "gpu"
+    store: Store, job_id: str, *, budget_usd: float = 100.0, learner: LearnerKind = "gpu"
 ) -> None:
     job = Job(
         job_id=job_id,
@@ -98,7 +98,7 @@ def set_status(store: SqliteStore, job_id: str, status: JobStatus) -> None:
         job = record.job.model_copy(update={"status": status})
         return Change(record=record.model_copy(update={"job": job}))
 
-    change_job(store, job_id, change)
+    change_job(store, job_id, change, at=0.0)
 
 
 def claimed(lease: Lease | None) -> Lease:
@@ -206,7 +206,7 @@ def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_that_nev
     def end_a_round(record: JobRecord) -> Change:
         return Change(record=SPENDING.end_round(record, clock.now, learner_s=0.0)[0])
 
-    change_job(store, "job-a", end_a_round)
+    change_job(store, "job-a", end_a_round, at=clock.now)
     clock.now += 2
     claimed(desk.claim("l2"))
     record = stored(store, "job-a")

@@ -226,7 +226,7 @@ def test_no_job_is_admitted_before_the_concurrency_limit_is_known(
     start_scaler: StartScaler, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.account_answer = b"{}"
-    with start_scaler() as scaler:
+    with start_scaler(account_limit_ttl_s=0.001) as scaler:
         assert "the concurrency limit is not known" in problem(scaler, {}, status=503).detail
         lambdas.account_answer = None
         assert scaler.submit().status == "queued"

@@ -1,9 +1,13 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.quota import Concurrency, ConcurrencyQuota
+from tests.patience import ANSWER_S
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,27 @@ def test_the_limit_is_remembered_and_survives_an_api_that_is_away() -> None:
     with pytest.raises(LambdaApiError):
         impatient.limit()
     assert impatient.limit() == 20
+
+
+def test_who_asks_while_the_limit_is_fetched_gets_the_last_one() -> None:
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+    answers = [10, 20]
+
+    def fetch() -> int:
+        begun.release()
+        assert go_on.acquire(timeout=ANSWER_S)
+        return answers.pop(0)
+
+    quota = ConcurrencyQuota(fetch, ttl_s=0)
+    with ThreadPoolExecutor(1) as pool:
+        go_on.release()
+        assert pool.submit(quota.limit).result(ANSWER_S) == 10
+        assert begun.acquire(timeout=ANSWER_S)
+        fetching = pool.submit(quota.limit)
+        assert begun.acquire(timeout=ANSWER_S)
+        assert quota.limit() == 10
+        go_on.release()
+        assert fetching.result(ANSWER_S) == 20
 
 
 @pytest.mark.parametrize(("own", "expected"), [(0, 64), (50, 50), (99, 1), (500, 1)])

@@ -120,7 +120,7 @@ def test_concurrent_changes_all_take_effect(store: Store) -> None:
         )
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(change_job, store, "job", add_line) for _ in range(40)]:
+        for done in [pool.submit(change_job, store, "job", add_line, at=0.0) for _ in range(40)]:
             done.result()
     final = store.job("job")
     assert final is not None

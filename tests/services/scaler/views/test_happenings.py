@@ -59,6 +59,16 @@ def test_a_jobs_life_is_told_also_after_a_restart(start_scaler: StartScaler) -> 
     assert (len(newest.events), newest.forgotten) == (2, 0)
 
 
+def test_events_have_the_time_of_the_scalers_clock(start_scaler: StartScaler) -> None:
+    with start_scaler(now=lambda: 1_234.5) as scaler:
+        lease = scaler.begin(**SMALL)
+        scaler.played(lease, 0)
+        scaler.http.delete(f"/v1/leases/{lease.lease_id}")
+        page = told(scaler, lease.job.job_id)
+    assert {"claimed", "launched", "handed_back"} <= {*kinds(page)}
+    assert {event.at for event in page.events} == {1_234.5}
+
+
 def test_what_learners_do_to_a_job_is_told(scaler: Scaler) -> None:
     lease = scaler.begin(**SMALL)
     job_id = lease.job.job_id

@@ -134,6 +134,7 @@ def test_viewers_share_what_was_read_and_a_failure_names_its_cause(scaler: Scale
     answer = scaler.http.get(f"/v1/jobs/{scaler.submit().job_id}/logs")
     assert (answer.status_code, "Rate exceeded" in answer.json()["detail"]) == (502, True)
     group.throttled = False
+    logs = CloudWatchLogs({"scaler": "scaler"}, group, now=lambda: NOW)
     first = log_page(logs, job(), source=None, limit=10)
     asked = len(group.requests)
     assert log_page(logs, job(), source=None, limit=10) == first

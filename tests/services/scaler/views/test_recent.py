@@ -29,12 +29,15 @@ def test_an_answer_is_got_once_in_its_time_and_outlives_a_failure() -> None:
     source.fails = True
     with pytest.raises(LookupError):
         recent.of("a")
-    source.fails = False
+    with pytest.raises(LookupError):
+        recent.of("a")
+    assert source.asked == 1, "nobody asks again within a second"
+    source.now, source.fails = 1.0, False
     assert [recent.of("a"), recent.of("a"), recent.of("b")] == ["a2", "a2", "b3"]
-    source.now, source.fails = 10.0, True
+    source.now, source.fails = 11.0, True
     assert [recent.of("a"), recent.of("a")] == ["a2", "a2"]
     assert source.asked == 4, "a failure is not repeated at once"
-    source.now, source.fails = 20.0, False
+    source.now, source.fails = 21.0, False
     assert recent.of("a") == "a5"
 
 
