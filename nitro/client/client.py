@@ -31,7 +31,7 @@ from nitro.errors import CommandError
 from nitro.spec.spec_file import refusal
 from shared.contracts.billing import JobCost, LedgerLine
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job, JobStatus, ResumeRequest, ScalingRequest
+from shared.contracts.jobs import Job, JobStatus, NoteRequest, ResumeRequest, ScalingRequest
 from shared.contracts.message import Message
 from shared.contracts.problem import Problem
 from shared.contracts.rounds import RoundPage, RoundRecord
@@ -186,6 +186,11 @@ class NitroClient(Looking):
         """Decide a job's rounds by another policy from the next round on; safe to repeat."""
         body = ScalingRequest(scaling=scaling)
         return self._call(Job, "POST", job_path(job_id, "scaling"), body=body)
+
+    def rewrite_note(self, job_id: str, note: str) -> Job:
+        """Replace a job's note; safe to repeat."""
+        body = NoteRequest(note=note)
+        return self._call(Job, "PUT", job_path(job_id, "note"), body=body)
 
     def delete(self, job_id: str) -> None:
         """Forget a finished job and its artifacts."""

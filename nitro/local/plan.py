@@ -195,6 +195,7 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
         "NITRO_HEARTBEAT_EVERY_S": str(HEARTBEAT_S),
         "NITRO_SHUTDOWN_WAIT_S": "1",
         "NITRO_LEDGER_CLOCK": "projected",
+        "NITRO_SHOW_PROCESSES": "true",
         "NITRO_PROVISIONED_CONCURRENCY": str(PROVISIONED),
         "NITRO_KEEP_ALIVE": "false",  # nothing is let go of here
         "NITRO_LAMBDA_TOKEN": plan.lambda_token,

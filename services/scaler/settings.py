@@ -177,6 +177,8 @@ class Settings(CacheSettings):
     cold_start_s: Annotated[float, Field(ge=0, le=60)] = 2.0
     """How long a new environment is assumed to take on AWS from its request to its handler: half a
     second to start, a second and a half to load the actor at its share of a core."""
+    show_processes: bool = False
+    """Whether `GET /v1/system` shows the process that started the scaler, and all its children."""
     ledger_clock: Literal["wall", "projected"] = "projected"
     """`wall` bills time that passed (on AWS); `projected` bills the time the same rounds would
     take on AWS (on one machine)."""

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -38,6 +39,7 @@ from services.scaler.store.sqlite import SqliteStore
 from services.scaler.views.estimating import Estimates
 from services.scaler.views.listing import JobListing
 from services.scaler.views.logs import CloudWatchLogs, FileLogs, Logs, NoLogs
+from services.scaler.views.processes import MachineProcesses
 from services.scaler.views.stretches import CurveStretches
 from services.scaler.views.system import SystemLook
 from shared.artifacts.opening import open_artifacts
@@ -276,6 +278,7 @@ class Components:
             capacity=self.capacity,
             now=self.now,
             started_at=self.now(),
+            processes=MachineProcesses(os.getppid()) if settings.show_processes else None,
             live=self._live,
         )
 

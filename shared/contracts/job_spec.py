@@ -152,6 +152,7 @@ def _require_printable(name: str) -> str:
 
 
 JobName = Annotated[str, Field(min_length=1, max_length=80), AfterValidator(_require_printable)]
+Note = Annotated[str, Field(max_length=2000)]
 TAG_FORM = r"^[A-Za-z0-9][A-Za-z0-9_.:=/-]{0,63}$"
 Tag = Annotated[str, Field(pattern=TAG_FORM)]
 
@@ -163,6 +164,8 @@ class JobSpec(EnvironmentRef):
     """What people call it: up to 80 printable characters. It decides nothing."""
     tags: Annotated[tuple[Tag, ...], Field(max_length=16)] = ()
     """Words to find it by, such as `sweep-1`: at most 16 of up to 64 characters each."""
+    note: Note = ""
+    """Why the job exists, in free text of at most 2,000 characters. It decides nothing."""
     algorithm: AlgorithmName = "ppo"
     """How the policy is updated."""
     preset: Preset = "paper"

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import JobSpec, RoundLimit
+from shared.contracts.job_spec import JobSpec, Note, RoundLimit
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number, PositiveFloat
 from shared.contracts.scaling_spec import Policy, Scaling
@@ -157,6 +157,13 @@ def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> CommonHyperparam
         spec.hyperparameters,
         images=environment.observation.is_image,
     )
+
+
+class NoteRequest(Message):
+    """Replace a job's note."""
+
+    note: Note
+    """The new text; an empty one removes the note."""
 
 
 class ScalingRequest(Message):

@@ -24,12 +24,13 @@ from services.scaler.api.described import (
 )
 from services.scaler.api.problem import problem_response
 from services.scaler.api.view_routes import add_view_routes
+from services.scaler.jobs.noting import rewrite_note
 from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.rounds.service import Answer
 from services.scaler.wiring import Components
 from shared.contracts.gradients import GradientGrant, GradientRequest
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job, ResumeRequest, ScalingRequest
+from shared.contracts.jobs import Job, NoteRequest, ResumeRequest, ScalingRequest
 from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseState
 from shared.contracts.message import Message
 from shared.contracts.problem import FieldError
@@ -112,6 +113,11 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     def switch_scaling(job_id: JobPath, request: ScalingRequest) -> Job:
         """Decide a job's rounds by another policy, or pin a count, from the next round on."""
         return switch_scaling_policy(parts.store, job_id, request, now=parts.now())
+
+    @routes.put("/v1/jobs/{job_id}/note", responses=problems(404, 409), tags=["jobs"])
+    def rewrite_job_note(job_id: JobPath, request: NoteRequest) -> Job:
+        """Replace a job's note, which decides nothing."""
+        return rewrite_note(parts.store, job_id, request)
 
     @routes.delete(
         "/v1/jobs/{job_id}", status_code=204, responses=problems(404, 409), tags=["jobs"]

@@ -53,7 +53,10 @@ def _add_system_routes(routes: APIRouter, parts: Components) -> None:
     def show_session(request: Request) -> Response:
         """Show whom the token belongs to, and what it allows."""
         session = Session(
-            role=request.state.role, auth=parts.settings.auth, version=nitro_version()
+            role=request.state.role,
+            auth=parts.settings.auth,
+            version=nitro_version(),
+            clock=parts.settings.ledger_clock,
         )
         return tagged(request, session)
 

@@ -10,6 +10,7 @@ from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.settings import Settings
 from services.scaler.store.base import Store, StoreError
+from services.scaler.views.processes import MachineProcesses
 from services.scaler.views.recent import Recent
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
@@ -49,6 +50,8 @@ class SystemLook:
     capacity: CapacityReconciler
     now: Callable[[], float]
     started_at: float
+    processes: MachineProcesses | None = None
+    """Set on one machine."""
     live: bool = True
     """Whether there is a system to look at, and not the records of runs alone."""
     _finished: Recent[JobStatus, int] = field(init=False)
@@ -103,6 +106,7 @@ class SystemLook:
             price_table=settings.cost_basis().prices.name,
             clock=settings.ledger_clock,
             artifacts=settings.artifact_location,
+            processes=self.processes.look() if self.processes else (),
         )
 
     def _count(self, status: JobStatus) -> int:

@@ -5,7 +5,7 @@ from typing import Literal
 from shared.contracts.job_spec import AlgorithmName, JobName, Tag
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number
-from shared.hyperparameters.presets import Preset
+from shared.hyperparameters.presets import HyperparameterValue, Preset
 
 JobSort = Literal[
     "created", "-created", "spent", "-spent", "return", "-return", "round", "-round",
@@ -27,6 +27,8 @@ class JobSummary(Message):
     algorithm: AlgorithmName
     preset: Preset
     seed: Count
+    hyperparameters: dict[str, HyperparameterValue] = {}
+    """Those that replace the preset's."""
     scaling: str
     """Name of the scaling policy in force."""
     round: Count
@@ -68,6 +70,7 @@ class JobSummary(Message):
             algorithm=spec.algorithm,
             preset=spec.preset,
             seed=spec.seed,
+            hyperparameters=spec.hyperparameters,
             scaling=job.scaling_of(progress.rounds).policy,
             round=progress.rounds,
             max_rounds=spec.stop.max_rounds,

@@ -7,6 +7,8 @@ from shared.contracts.message import Count, Message, NonNegativeFloat, Number
 
 Role = Literal["operator", "viewer"]
 """`operator` may do everything, `viewer` may look."""
+Clock = Literal["wall", "projected"]
+"""Which time is billed: the time that passes, or what the same rounds would take on AWS."""
 
 
 class Session(Message):
@@ -16,6 +18,8 @@ class Session(Message):
     auth: Literal["token", "disabled"]
     version: str
     """Of Nitro; `unknown` where it is not installed as a package."""
+    clock: Clock = "wall"
+    """Which time is billed."""
 
 
 class ConcurrencyView(Message):
@@ -54,6 +58,18 @@ class FunctionView(Message):
     timeout_s: NonNegativeFloat
 
 
+class ProcessView(Message):
+    """One kind of process of a system on one machine."""
+
+    name: str
+    """Of the program, such as `services.learner`."""
+    count: Count
+    cpu_cores: NonNegativeFloat | None
+    """Cores in use since the last look; None at the first one."""
+    memory_mb: NonNegativeFloat
+    """Resident memory. Pages that several processes share count for each of them."""
+
+
 class SystemView(Message):
     """All of it."""
 
@@ -77,7 +93,8 @@ class SystemView(Message):
     """How many jobs are in each state; those that have ended were counted up to 30 s ago."""
     learner_instance: str
     price_table: str
-    clock: Literal["wall", "projected"]
-    """What bills time: that which passes, or that which AWS would take."""
+    clock: Clock
     artifacts: str
     """Where runs are kept."""
+    processes: tuple[ProcessView, ...] = ()
+    """Of a system on one machine; empty elsewhere."""

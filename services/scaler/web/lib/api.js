@@ -89,6 +89,14 @@ export async function call(path, { method = "GET", body, etag, signal } = {}) {
   return { data, etag: answer.headers.get("ETag") };
 }
 
+/** Fetch one of a job's files from the scaler, with the token, which a link cannot carry. */
+export async function fetchedFile(file, signal) {
+  const headers = { Authorization: `Bearer ${session.token}` };
+  const answer = await fetch(file.url.replace(/^\//, ""), { headers, signal });
+  if (!answer.ok) throw new Error(`${file.name}: status ${answer.status}`);
+  return answer.blob();
+}
+
 export const post = (path, body = {}) => call(path, { method: "POST", body });
 
 /** Run `look(signal)` now and every so often while the page is seen, until it says that it is done. */

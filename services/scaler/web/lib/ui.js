@@ -1,5 +1,6 @@
 // Pieces that several views share.
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { usePoll } from "./api.js";
 import { usd } from "./format.js";
 
 export const link = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
@@ -33,6 +34,12 @@ export const isLive = (status) => status in LIVE;
 
 export const Status = ({ job }) =>
   html`<span class=${`status ${job.status}`}>${job.status}${job.stop_reason && job.stop_reason !== job.status ? html`<small> · ${job.stop_reason.replaceAll("_", " ")}</small>` : ""}</span>`;
+
+/** What the dollars of jobs are called here: on one machine nobody pays them. */
+export function useBillName() {
+  const { data: session } = usePoll("v1/session", 0);
+  return session?.clock === "projected" ? "Would cost on AWS" : "Spent";
+}
 
 /** Spent of a budget, as a bar with its numbers. */
 export function Budget({ spent, budget }) {

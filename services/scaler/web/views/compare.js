@@ -2,14 +2,15 @@
 import { html, useMemo, useRef, useState } from "../vendor/preact.js";
 import { call, useRepeated, usePoll } from "../lib/api.js";
 import { Chart, smoothed } from "../lib/chart.js";
-import { count, number, seconds, usd } from "../lib/format.js";
+import { count, number, seconds, usd, words } from "../lib/format.js";
 import { AXES, follow, nothing, placesOf } from "../lib/rounds.js";
-import { Choice, Heading, Status, Table, Waiting, isLive, link } from "../lib/ui.js";
+import { Choice, Heading, Status, Table, Waiting, isLive, link, useBillName } from "../lib/ui.js";
 import { flat } from "./files.js";
 import { MOST_COMPARED } from "./jobs.js";
 
 const POINTS = 200;
-const APART = ["seed", "name", "tags"];
+const MOST_NAMED = 3;
+const APART = ["seed", "name", "tags", "note"];
 
 /** Return a run as it is now: of one that is known, only what is new is fetched. */
 async function refreshed(run, id, signal) {
@@ -58,18 +59,24 @@ function configurations(runs) {
     });
     groups.set(key, [...(groups.get(key) || []), run]);
   }
-  return [...groups.values()].map((members) => ({ members, label: labelOf(members) }));
+  const all = [...groups.values()];
+  const fields = differing(all.map(([first]) => first)).filter(([field]) => !isApart(field));
+  return all.map((members, i) => ({ members, label: labelOf(members, fields, i) }));
 }
 
-/** Name a group of seeds by what their names have in common. */
-function labelOf(members) {
-  const [first, ...others] = members.map(({ job }) => job.spec.name || job.job_id);
-  if (!others.length) return first;
-  const same = [...first].findIndex((letter, i) => others.some((name) => name[i] !== letter));
-  const common = first
-    .slice(0, same < 0 ? undefined : same)
-    .replace(/[\s,_-]*(seed)?[\s,=_-]*$/i, "");
-  return `${common || members[0].job.spec.env_id}, ${members.length} seeds`;
+const isApart = (field) => APART.includes(field.split(".")[0]);
+
+/** Name a group by the values in which it differs from the others, or by its environment. */
+function labelOf(members, fields, index) {
+  const { spec, job_id } = members[0].job;
+  if (members.length === 1 && (spec.name || !fields.length)) return spec.name || job_id;
+  const set = fields.filter(([, texts]) => texts[index] !== "–");
+  const values = set
+    .slice(0, MOST_NAMED)
+    .map(([field, texts]) => `${words(field.split(".").at(-1))} ${texts[index]}`);
+  const more = set.length > MOST_NAMED ? ", …" : "";
+  const name = values.join(", ") + more || spec.env_id;
+  return members.length > 1 ? `${name}, ${members.length} seeds` : name;
 }
 
 /** Return a run's value at each x, between its rounds on a line; null where it has none. */
@@ -152,6 +159,7 @@ function Chosen({ ids, runs }) {
 export function Compare({ parts }) {
   const ids = [...new Set(parts.filter(Boolean))].slice(0, MOST_COMPARED);
   const [axis, setAxis] = useState("steps");
+  const bill = useBillName();
   const [smoothing, setSmoothing] = useState(0.6);
   const { runs, error } = useRuns(ids);
   const charts = useMemo(() => {
@@ -202,7 +210,7 @@ export function Compare({ parts }) {
       },
       { name: "Steps", number: true, of: ({ job }) => count(job.progress.env_steps) },
       {
-        name: "Spent",
+        name: bill,
         number: true,
         of: ({ job }) => usd(job.spent_usd),
         sort: ({ job }) => job.spent_usd,

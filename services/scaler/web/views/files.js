@@ -1,6 +1,6 @@
 // What a job was asked to do, and the files it has made.
 import { html, useState } from "../vendor/preact.js";
-import { call, session, usePoll } from "../lib/api.js";
+import { call, fetchedFile, lookAgain, usePoll } from "../lib/api.js";
 import { ago, count } from "../lib/format.js";
 import { Table, Waiting } from "../lib/ui.js";
 
@@ -26,16 +26,36 @@ async function save(job, file) {
     Object.assign(document.createElement("a"), { href: found.url, rel: "noreferrer" }).click();
     return;
   }
-  const answer = await fetch(file.url.replace(/^\//, ""), {
-    headers: { Authorization: `Bearer ${session.token}` },
-  });
-  if (!answer.ok) throw new Error(`${file.name}: status ${answer.status}`);
-  const url = URL.createObjectURL(await answer.blob());
+  const url = URL.createObjectURL(await fetchedFile(file));
   Object.assign(document.createElement("a"), {
     href: url,
     download: file.name.split("/").at(-1),
   }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+/** The job's note, to read or to write. */
+function Note({ job }) {
+  const { data: session } = usePoll("v1/session", 0);
+  const [typed, type] = useState(null);
+  const [failed, fail] = useState(null);
+  const note = job.spec.note || "";
+  if (session?.role !== "operator") return null;
+  const save = async (event) => {
+    event.preventDefault();
+    try {
+      await call(`v1/jobs/${job.job_id}/note`, { method: "PUT", body: { note: typed ?? note } });
+      fail(null);
+      type(null);
+      lookAgain();
+    } catch (error) {
+      fail(error);
+    }
+  };
+  return html`<form class="noted" onSubmit=${save}>
+    <label class="choice"><span>Note</span><textarea rows="2" maxlength="2000" placeholder="why this job exists" value=${typed ?? note} onInput=${(event) => type(event.target.value)}></textarea></label>
+    <button disabled=${typed === null || typed === note}>Save the note</button>
+    ${failed && html`<p class="note bad" role="alert">${failed.message}</p>`}</form>`;
 }
 
 export function Files({ job, live }) {
@@ -44,14 +64,20 @@ export function Files({ job, live }) {
   const name = (file) =>
     html`<button class="plain" onClick=${() => save(job, file).then(() => fail(null), fail)}>${file.name}</button>`;
   const fields = [
-    ...flat(job.spec),
+    ...flat({ ...job.spec, note: null }),
     ...Object.entries(job.full_hyperparameters).map(([key, value]) => [
       `hyperparameters.${key}`,
       String(value),
     ]),
   ];
   const unique = [...new Map(fields)].filter(([, text]) => text !== "null");
-  return html`<div><h2>Files</h2>
+  return html`<div><${Note} job=${job} />
+    <h2>Setup</h2>
+    <${Table} caption="Setup of the job" pairs rows=${unique} columns=${[
+      { name: "Field", of: ([key]) => key, sort: ([key]) => key },
+      { name: "Value", of: ([, text]) => text },
+    ]} />
+    <h2>Files</h2>
     <${Waiting} data=${data} error=${error} />
     ${failed && html`<p class="note bad" role="alert">${failed.message}</p>`}
     ${
@@ -74,10 +100,5 @@ export function Files({ job, live }) {
           ]} />`
         : html`<p class="note">The run has no file yet.</p>`)
     }
-    ${data && html`<p class="quiet">In ${data.location}${data.truncated ? `; the first ${count(data.files.length)} are shown` : ""}. <code>nitro jobs pull ${job.job_id}</code> fetches all.</p>`}
-    <h2>Setup</h2>
-    <${Table} caption="Setup of the job" pairs rows=${unique} columns=${[
-      { name: "Field", of: ([key]) => key, sort: ([key]) => key },
-      { name: "Value", of: ([, text]) => text },
-    ]} /></div>`;
+    ${data && html`<p class="quiet">In ${data.location}${data.truncated ? `; the first ${count(data.files.length)} are shown` : ""}. <code>nitro jobs pull ${job.job_id}</code> fetches all.</p>`}</div>`;
 }

@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { call, useRepeated } from "../lib/api.js";
 import { ago, count, number, words } from "../lib/format.js";
-import { Budget, Choice, Heading, Status, Table, Waiting, isLive, link } from "../lib/ui.js";
+import { Budget, Choice, Heading, Status, Table, Waiting, isLive, link, useBillName } from "../lib/ui.js";
 
 export const MOST_COMPARED = 8;
 const PAGE = 200;
@@ -23,7 +23,24 @@ const groupsOf = (job, group) =>
       : ["no tag"]
     : [group ? job[group] || "no name" : ""];
 
-function columns(chosen, choose) {
+const MOST_SETTINGS = 6;
+const shown = (value) => (typeof value === "number" ? number(value) : String(value ?? "–"));
+
+/** Return a column for each hyper-parameter that some jobs set otherwise than others do. */
+function settings(jobs) {
+  const names = [...new Set(jobs.flatMap((job) => Object.keys(job.hyperparameters)))].sort();
+  return names
+    .filter((name) => new Set(jobs.map((job) => String(job.hyperparameters[name]))).size > 1)
+    .slice(0, MOST_SETTINGS)
+    .map((name) => ({
+      name: words(name),
+      number: true,
+      of: (job) => shown(job.hyperparameters[name]),
+      sort: (job) => job.hyperparameters[name],
+    }));
+}
+
+function columns(chosen, choose, bill, jobs) {
   const full = chosen.length >= MOST_COMPARED;
   const box = (
     job,
@@ -56,8 +73,9 @@ function columns(chosen, choose) {
       of: (job) => number(job.last_return),
       sort: (job) => job.last_return,
     },
+    ...settings(jobs),
     {
-      name: "Spent",
+      name: bill,
       of: (job) => html`<${Budget} spent=${job.spent_usd} budget=${job.budget_usd} />`,
       sort: (job) => job.spent_usd,
     },
@@ -118,6 +136,7 @@ export function Jobs() {
   };
   const choose = (id) =>
     setChosen((old) => (old.includes(id) ? old.filter((one) => one !== id) : [...old, id]));
+  const bill = useBillName();
   const groups = useMemo(() => grouped(jobs || [], filter.group), [jobs, filter.group]);
   return html`<div><${Heading} name="Jobs" />
     <div class="bar">
@@ -134,7 +153,7 @@ export function Jobs() {
         name,
         members,
       ]) => html`<section key=${name}>${name && html`<h2>${words(name)} <span class="quiet">${members.length}</span></h2>`}
-      <${Table} caption="Jobs" cards rows=${members} columns=${columns(chosen, choose)} keyOf=${(job) => job.job_id} /></section>`,
+      <${Table} caption="Jobs" cards rows=${members} columns=${columns(chosen, choose, bill, jobs)} keyOf=${(job) => job.job_id} /></section>`,
     )}
     ${more && html`<p class="bar quiet">The newest ${count(jobs.length)} jobs are shown. <button onClick=${() => setPages(pages + 1)}>Show more</button></p>`}</div>`;
 }

@@ -1,7 +1,7 @@
 // The system behind the jobs: what is in use of what there is, and what is not as it should be.
 import { html } from "../vendor/preact.js";
 import { usePoll } from "../lib/api.js";
-import { count, seconds, words } from "../lib/format.js";
+import { count, number, seconds, words } from "../lib/format.js";
 import { Heading, Table, Tile, Waiting } from "../lib/ui.js";
 
 const Share = ({ used, most, unit = "", label }) =>
@@ -26,6 +26,24 @@ const common = (data) => [
   ["Up for", seconds(Math.round(data.now - data.started_at))],
   ["This token may", data.role === "operator" ? "look and act" : "only look"],
 ];
+
+const Processes = ({ rows }) => html`<h2>Processes on this machine</h2>
+  <${Table} caption="Processes" rows=${rows} keyOf=${({ name }) => name} columns=${[
+    { name: "Program", of: ({ name }) => name, sort: ({ name }) => name },
+    { name: "Processes", number: true, of: (row) => count(row.count), sort: (row) => row.count },
+    {
+      name: "Cores in use",
+      number: true,
+      of: (row) => number(row.cpu_cores),
+      sort: (row) => row.cpu_cores,
+    },
+    {
+      name: "Memory",
+      number: true,
+      of: (row) => `${count(row.memory_mb)} MB`,
+      sort: (row) => row.memory_mb,
+    },
+  ]} />`;
 
 function Running({ data }) {
   const { concurrency, warm, cache } = data;
@@ -62,6 +80,7 @@ function Running({ data }) {
       <${Tile} name="Cache memory">${cache ? html`<${Share} used=${cache.used_mb} most=${cache.most_mb} unit=" MB" label="share of the cache in use" />` : "away"}<//>
     </dl>
     <${Jobs} jobs=${data.jobs} />
+    ${data.processes?.length > 0 && html`<${Processes} rows=${data.processes} />`}
     <${About} rows=${about} />`;
 }
 

@@ -1,11 +1,13 @@
 """A real browser on the page: Debian's Chromium, which tells of every error and every violation."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
 
 from nitro.dashboard.finished_runs import finished_runs_app
@@ -96,8 +98,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 
 def _write_runs(folder: Path) -> tuple[str, ...]:
     for seed in (1, 2):
-        asked = {"seed": seed, "name": f"baseline {seed}", "tags": ["study"]}
+        asked: dict[str, object] = {"seed": seed, "name": f"baseline {seed}", "tags": ["study"]}
+        asked |= {"hyperparameters": {"learning_rate": 0.001}, "note": "Does a larger step pay?"}
         write_run(folder, job_id=f"hopper-v5-{seed}", rounds=60, asked=asked)
+    for version, length in (("000010", 2), ("000060", 3)):
+        film = folder / "hopper-v5-1" / "videos" / f"policy-{version}.gif"
+        film.parent.mkdir(exist_ok=True)
+        frames = [Image.new("RGB", (32, 24), (80 * i, 0, 0)) for i in range(length)]
+        frames[0].save(film, save_all=True, append_images=frames[1:], duration=50)
+        os.utime(film, (int(version), int(version)))
     fixed: dict[str, object] = {
         "seed": 1,
         "name": "fixed",

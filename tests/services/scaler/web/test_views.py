@@ -30,6 +30,7 @@ TABS = {
     "curves": "canvas",
     "cost": "table",
     "actors": ".lanes, .note",
+    "film": "img, .note",
     "detector": "canvas",
     "events": ".events, .note",
     "files": "table",
@@ -234,6 +235,7 @@ def test_runs_are_compared_seeds_as_a_band(page: Page, runs: Runs) -> None:
     legend = page.locator(".u-legend").first
     expect(legend.get_by_text("2 seeds", exact=False).first).to_be_visible()
     expect(legend).to_contain_text("fixed")
+    expect(legend).to_contain_text("learning rate 0.001, policy nitro")
     differing = page.get_by_role("region", name="Fields that differ")
     expect(differing).to_contain_text("scaling.policy")
     expect(differing).not_to_contain_text("env_id")
@@ -255,6 +257,9 @@ def test_jobs_are_filtered_sorted_and_grouped(page: Page, runs: Runs) -> None:
     expect(rows.last).to_contain_text("fixed")
     page.get_by_label("Group by").select_option("scaling")
     expect(page.get_by_role("heading", name="fixed 1")).to_be_visible()
+    rate = page.get_by_role("button", name="learning rate").first
+    rate.click()
+    expect(page.locator("td[data-name='learning rate']").first).to_have_text("0.001")
     page.get_by_label("State").select_option("failed")
     expect(page.get_by_text("No job fits the filter.")).to_be_visible()
 
@@ -278,6 +283,41 @@ def test_a_run_that_is_not_there_is_told(page: Page, runs: Runs) -> None:
     page.goto(runs.link)
     page.evaluate("() => { location.hash = '/jobs/none/curves'; }")
     expect(page.get_by_role("alert")).to_contain_text("no JSON came back")
+
+
+def test_the_newest_film_is_shown_and_older_ones_can_be_chosen(page: Page, runs: Runs) -> None:
+    page.goto(runs.link)
+    visit(page, f"/jobs/{runs.ids[0]}/film", "img")
+    expect(page.locator("figcaption")).to_have_text("videos/policy-000060.gif")
+    drawn = page.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)")
+    assert drawn == 32
+    page.get_by_label("Film").select_option("videos/policy-000010.gif")
+    expect(page.locator("figcaption")).to_have_text("videos/policy-000010.gif")
+    visit(page, f"/jobs/{runs.ids[2]}/film", ".note")
+    expect(page.get_by_text(f"nitro video {runs.ids[2]}")).to_be_visible()
+
+
+def test_dollars_that_nobody_pays_are_called_so(page: Page, runs: Runs) -> None:
+    page.goto(runs.link)
+    expect(page.get_by_role("button", name="Would cost on AWS").first).to_be_visible()
+    visit(page, f"/jobs/{runs.ids[0]}/curves", "canvas")
+    expect(page.locator("dt", has_text="Would cost on AWS")).to_be_visible()
+    expect(page.get_by_text("Does a larger step pay?")).to_be_visible()
+
+
+def test_a_note_is_written_and_the_processes_are_shown(
+    page: Page, live: tuple[LocalSystem, list[str]]
+) -> None:
+    system, ids = live
+    page.goto(page_link(system.api_url, system.token))
+    visit(page, f"/jobs/{ids[1]}/files", "textarea")
+    page.get_by_label("Note").fill("For the paper.")
+    page.get_by_role("button", name="Save the note").click()
+    expect(page.locator("p.remark")).to_have_text("For the paper.")
+    visit(page, "/system", "table")
+    rows = page.get_by_role("region", name="Processes").locator("tbody tr")
+    for program in ("services.scaler.app", "services.learner.app", "services.emulator.app"):
+        expect(rows.filter(has_text=program)).to_contain_text("MB")
 
 
 def test_over_folders_alone_the_system_says_that_none_is_there(page: Page, runs: Runs) -> None:

@@ -1,0 +1,23 @@
+"""A job's note, which people may rewrite at any time: it decides nothing."""
+
+from services.scaler.api.problem import conflict, found
+from services.scaler.store.base import Change, JobRecord, Store
+from services.scaler.store.changing import change_job
+from shared.contracts.jobs import Job, NoteRequest
+
+
+def rewrite_note(store: Store, job_id: str, request: NoteRequest) -> Job:
+    """Replace a job's note.
+
+    Raises:
+        ApiError: There is no such job, or it is being deleted.
+    """
+
+    def decide(record: JobRecord) -> Change | None:
+        if record.deleting:
+            raise conflict(f"job {job_id} is being deleted")
+        spec = record.job.spec.model_copy(update={"note": request.note})
+        job = record.job.model_copy(update={"spec": spec})
+        return Change(record=record.model_copy(update={"job": job}))
+
+    return found(change_job(store, job_id, decide), "job", job_id).job
