@@ -1,7 +1,6 @@
 """What `nitro experiment` does, once its options are read."""
 
 import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from experiments.store import Store
 from experiments.studies.detector.detector_subsampling import main as subsampling
 from nitro.cli.interrupts import Interrupts
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.hints import Place
 from shared.hyperparameters.horizons import Horizon
 
 _QUICK_SEEDS = 1
@@ -117,10 +117,10 @@ def draw_again(
     store = Store(out, experiment, quick=quick)
     summary = store.summary()
     if summary is None:
-        options = (" --quick" if quick else "") + (f" --horizon {horizon}" if horizon else "")
+        options = [*(["--quick"] if quick else []), *(["--horizon", horizon] if horizon else [])]
+        made_by = Place().command("experiment", "run", name, *options, "--out", out)
         raise CommandError(
-            f"NAME: {name} has no results in {store.folder}; "
-            f"make them by: nitro experiment run {name}{options} --out {shlex.quote(str(out))}"
+            f"NAME: {name} has no results in {store.folder}; make them by: {made_by}"
         )
     return _draw(experiment, summary, out)
 

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nitro.afar.login import read_login
 from nitro.errors import CommandError
+from nitro.hints import Place
 from shared.environments.packages import PackageNames
 from shared.service.tokens import TokenError, read_token
 
@@ -87,8 +88,9 @@ def api_address(option: str | None, settings: CliSettings, runs_dir: Path) -> st
             url = named_api()
         if url is None:
             raise CommandError(
-                f"no local system is up on {runs_dir}: start one with `nitro up`, "
-                "or name another API with --api-url, NITRO_API_URL or `nitro login`"
+                f"no local system is up on {runs_dir}: start one with "
+                f"`{Place(runs_dir=runs_dir).command('up')}`, or name another API with --api-url, "
+                "NITRO_API_URL or `nitro login URL`"
             )
     return checked_address(url)
 
@@ -133,7 +135,8 @@ def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
         raise CommandError(str(error)) from error
     if token is None:
         raise CommandError(
-            f"no token for {url}: set NITRO_TOKEN or NITRO_TOKEN_FILE, or `nitro login`"
+            f"no token for {url}: set NITRO_TOKEN or NITRO_TOKEN_FILE, or "
+            f"`{Place().command('login', url)}`"
         )
     return token
 

@@ -108,8 +108,8 @@ def test_a_command_that_does_not_exist_is_found(line: str) -> None:
         parse(line.split()[1:], whole=True)
 
 
-def parse(arguments: list[str], *, whole: bool) -> None:
-    """Let the command line read the arguments, and run nothing.
+def parse(arguments: list[str], *, whole: bool) -> dict[str, object]:
+    """Let the command line read the arguments, and run nothing; return what they say.
 
     Raises:
         TyperException: They make no sense to the command.
@@ -119,14 +119,16 @@ def parse(arguments: list[str], *, whole: bool) -> None:
     while (known := getattr(command, "commands", None)) and arguments and arguments[0][0] != "-":
         command, path, arguments = known[arguments[0]], f"{path} {arguments[0]}", arguments[1:]
     if known and not whole:
-        return  # a group of commands is named, not typed
+        return {}  # a group of commands is named, not typed
     try:
-        command.make_context(path, [*arguments])
+        return command.make_context(path, [*arguments]).params
     except Exit:
-        pass  # --help and --version end here
+        return {}  # --help and --version end here
     except TyperException as error:
-        if whole or not str(error).startswith("Missing"):
+        lacks = str(error).startswith("Missing") or "requires an argument" in str(error)
+        if whole or not lacks:
             raise
+        return {}
 
 
 def require_options(module: str, options: list[str]) -> None:

@@ -25,6 +25,7 @@ from experiments.minionsrl.training import (
 from nitro.cli.console import show
 from nitro.cli.interrupts import Interrupts
 from nitro.errors import EXIT_INTERRUPTED, CommandError
+from nitro.hints import Place
 from nitro.local.access import open_api
 from nitro.local.left_over import end_left_over
 from nitro.runs.summary import duration
@@ -80,7 +81,8 @@ def _tell(report: TrainingReport, output: Path, *, as_json: bool) -> None:
         typer.echo(report.model_dump_json())
     else:
         show(_report_table(report))
-        typer.echo(f"use it with: nitro train --scaling minionsrl:{output}")
+        used = Place().command("train", "--scaling", f"minionsrl:{output}")
+        typer.echo(f"use it with: {used}")
 
 
 def _require_place(output: Path) -> None:

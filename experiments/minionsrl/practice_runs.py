@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nitro.errors import CommandError
+from nitro.hints import Place
 from nitro.runs.reading import Run, read_run
 from shared.artifacts.store import JOB_FILE
 from shared.contracts.scaling_spec import ActorRange
@@ -29,9 +30,10 @@ def read_runs(folder: Path, env_id: str | None = None) -> list[Run]:
         raise CommandError(f"--runs {folder}: holds no run with a finished round")
     environments = sorted({run.job.spec.env_id for run in trained})
     if env_id is None and len(environments) > 1:
+        one = Place().command("scheduler", "train", environments[0], "--runs", folder)
         raise CommandError(
             f"--runs {folder}: holds runs of {', '.join(environments)}, and learns from one of "
-            f"them: name it, as in: nitro scheduler train {environments[0]} --runs {folder}"
+            f"them: name it, as in: {one}"
         )
     if env_id is not None and env_id not in environments:
         raise CommandError(f"--runs {folder}: {env_id} is none of {', '.join(environments)}")

@@ -15,6 +15,7 @@ from nitro.client.client import NitroClient
 from nitro.client.connection import connect
 from nitro.client.errors import AWAY, ApiError, ApiUnreachableError
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.hints import Place
 from nitro.runs.reading import find_run
 from nitro.settings import named_api
 from nitro.tables import plain
@@ -112,7 +113,8 @@ def fetch(
             be fetched or written.
     """
     if not _is_job_id(job_id):
-        raise CommandError(f"JOB_ID: {job_id!r:.80} is no id of a job; see `nitro jobs list`")
+        jobs = Place(runs_dir=runs_dir).command("jobs", "list")
+        raise CommandError(f"JOB_ID: {job_id!r:.80} is no id of a job; see `{jobs}`")
     folder = runs_dir / job_id
     links = client.artifacts(job_id)
     if folder.is_dir() and not (folder / MARK).exists() and any(folder.iterdir()):

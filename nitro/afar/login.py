@@ -12,6 +12,7 @@ from nitro.errors import CommandError
 
 _PRIVATE_FOLDER = 0o700
 _PRIVATE_FILE = 0o600
+_AGAIN = "run `nitro login URL` again, or delete it"
 
 
 class Login(BaseModel):
@@ -44,7 +45,7 @@ def read_login() -> Login | None:
     path = login_path()
     try:
         if path.stat().st_mode & 0o077:
-            raise CommandError(f"{path} is open to others: run `nitro login` again, or delete it")
+            raise CommandError(f"{path} is open to others: {_AGAIN}")
         return Login.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
@@ -52,7 +53,7 @@ def read_login() -> Login | None:
         raise CommandError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError:
         # Not chained: it quotes what the file holds.
-        raise CommandError(f"{path} is damaged: run `nitro login` again, or delete it") from None
+        raise CommandError(f"{path} is damaged: {_AGAIN}") from None
 
 
 def keep_login(login: Login) -> Path:

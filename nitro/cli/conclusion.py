@@ -1,7 +1,5 @@
 """The end of `nitro train`: what came of the job, its picture and film, and what to type next."""
 
-import shutil
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,10 +7,10 @@ from typing import TextIO
 
 from rich.console import Console
 
-from nitro.cli.options import RUNS
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot
 from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from nitro.hints import Place
 from nitro.local.system import LocalSystem
 from nitro.runs.finished import finished_folder
 from nitro.runs.reading import read_run
@@ -25,7 +23,7 @@ def conclude(
     *,
     client: NitroClient,
     system: LocalSystem | None,
-    runs_dir: Path,
+    place: Place,
     as_json: bool,
     console: Console,
     stdout: TextIO,
@@ -35,7 +33,7 @@ def conclude(
     Ctrl-C leaves out the picture or the film that is being made.
     """
     job = snapshot.job
-    folder = (runs_dir / job.job_id).absolute()
+    folder = (place.runs_dir / job.job_id).absolute()
     run_dir = finished_folder(folder)
     summary = summarise(job, snapshot.records, client.cost(job.job_id), run_dir=run_dir)
     console.print()
@@ -52,7 +50,7 @@ def conclude(
             summary, error=job.error, picture=picture, film=film, expected=expected, logs=logs
         )
     )
-    _tell_next(job, summary, runs_dir, console)
+    _tell_next(job, summary, place, console)
     if as_json:
         stdout.write(summary.model_dump_json() + "\n")
         stdout.flush()
@@ -92,36 +90,24 @@ def _film(run_dir: Path) -> Path:
     return film_run(run_dir)
 
 
-def _tell_next(job: Job, summary: Summary, runs_dir: Path, console: Console) -> None:
-    if text := how_to_go_on(job, wall_s=summary.wall_s, runs_dir=runs_dir):
+def _tell_next(job: Job, summary: Summary, place: Place, console: Console) -> None:
+    if text := how_to_go_on(job, wall_s=summary.wall_s, place=place):
         console.print(text, soft_wrap=True, markup=False, highlight=False)
     else:
-        tell_commands(next_commands(job), runs_dir, console)
+        tell_commands(next_commands(job, place), console)
 
 
-def how_to_go_on(job: Job, *, wall_s: float, runs_dir: Path) -> str | None:
+def how_to_go_on(job: Job, *, wall_s: float, place: Place) -> str | None:
     """Say by what command a job goes on; None for one that reached its end."""
-    command = going_on(job, wall_s=wall_s)
+    command = going_on(job, wall_s=wall_s, place=place)
     if command is None:
         return None
     when = "once the error is fixed, " if job.fails_again else ""
-    return f"{when}continue with: {command}{_where(runs_dir)}"
+    return f"{when}continue with: {command}"
 
 
-def tell_commands(commands: Sequence[tuple[str, str]], runs_dir: Path, console: Console) -> None:
-    """Tell what may be typed next: options of this program, and why."""
-    typed = [(f"{_program()} {line}{_where(runs_dir)}", why) for line, why in commands]
-    width = max(len(command) for command, _ in typed)
-    lines = ["", "what you may type next:", *(f"  {c:<{width}}  # {why}" for c, why in typed)]
+def tell_commands(commands: Sequence[tuple[str, str]], console: Console) -> None:
+    """Tell what may be typed next, and why."""
+    width = max(len(command) for command, _ in commands)
+    lines = ["", "what you may type next:", *(f"  {c:<{width}}  # {why}" for c, why in commands)]
     console.print("\n".join(lines), soft_wrap=True, markup=False, highlight=False)
-
-
-def _where(runs_dir: Path) -> str:
-    return "" if runs_dir == RUNS else f" --runs-dir {runs_dir}"
-
-
-def _program() -> str:
-    """Return how this program is called here: `make train` leaves it off the path."""
-    called = Path(sys.argv[0])
-    on_path = called.name != "nitro" or shutil.which("nitro") is not None
-    return "nitro" if on_path else str(called)

@@ -4,6 +4,7 @@ Libraries are imported inside the commands that need them, so that `--help` answ
 """
 
 import io
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,6 +34,7 @@ from nitro.dashboard.command import EXAMPLES as DASHBOARD_EXAMPLES
 from nitro.dashboard.command import dashboard
 from nitro.deploy.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from nitro.deploy.doctor import doctor
+from nitro.hints import Place
 from nitro.planning.command import EXAMPLES as PLAN_EXAMPLES
 from nitro.planning.command import plan
 from nitro.tracking.command import EXAMPLES as TRACK_EXAMPLES
@@ -195,25 +197,29 @@ def up(
     ):
         system.wait_ready()
         interrupts.armed = True  # before the greeting, which says that Ctrl-C ends it
-        typer.echo(_greeting(system))
+        typer.echo(_greeting(system, Place(runs_dir=runs_dir)))
         while not interrupts.asked:
             system.check()
             interrupts.pause(_CHECK_S)
         typer.echo("stopping; running jobs go on from their checkpoints when it is up again")
 
 
-def _greeting(system: "LocalSystem") -> str:
+def _greeting(system: "LocalSystem", place: Place) -> str:
     from nitro.dashboard.page_link import shown_link
 
-    page = shown_link(system.api_url, system.token, private=sys.stdout.isatty())
+    private = sys.stdout.isatty()
+    page = shown_link(system.api_url, system.token, private=private, place=place)
+    token, lambda_token = (
+        shlex.quote(str(path)) for path in (system.token_path, system.lambda_token_path)
+    )
     return (
         f"page   {page}\n"
         f"API    {system.api_url}\n"
         f"token  {system.token_path}\n"
         f"logs   {system.logs}\n\n"
-        f'  curl -H "Authorization: Bearer $(cat {system.token_path})" {system.api_url}/v1/jobs\n\n'
+        f'  curl -H "Authorization: Bearer $(cat {token})" {system.api_url}/v1/jobs\n\n'
         "To see a fault, such as the next three actors lost (`{}` ends all):\n\n"
-        f'  curl -X PUT -H "Authorization: Bearer $(cat {system.lambda_token_path})" '
+        f'  curl -X PUT -H "Authorization: Bearer $(cat {lambda_token})" '
         f"{system.lambda_url}/emulator/faults -d '{{\"crash_next\": 3}}'\n\n"
         "Ctrl-C ends it."
     )

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-RUNS = Path("runs")
-"""Where runs are kept unless the user says otherwise."""
+from nitro.hints import RUNS as RUNS  # the default of RunsDir
 
 RunsDir = Annotated[Path, typer.Option("--runs-dir", help="Folder of the local runs.")]
 Run = Annotated[

@@ -8,6 +8,7 @@ import typer
 from nitro.cli.console import command, show
 from nitro.cli.options import RUNS, AsJson, AsJsonList, Run, Runs, RunsDir
 from nitro.errors import CommandError
+from nitro.hints import Place
 
 app = typer.Typer(
     help="List, show and compare runs. Reads their folders alone: no system has to be up.",
@@ -74,7 +75,8 @@ def compare(runs: Runs, *, as_json: AsJson = False, runs_dir: RunsDir = RUNS) ->
     from nitro.runs.reading import find_runs
 
     if len(runs) < 2:
-        raise CommandError(f"RUN: name two runs or more; one alone: nitro runs show {runs[0]}")
+        one = Place(runs_dir=runs_dir).command("runs", "show", *runs)
+        raise CommandError(f"RUN: name two runs or more; one alone: {one}")
     comparison = compare_runs(find_runs(runs, runs_dir))
     if as_json:
         typer.echo(comparison.model_dump_json())

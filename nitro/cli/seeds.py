@@ -21,6 +21,7 @@ from nitro.cli.train import TrainRequest, advice_for
 from nitro.client.errors import ApiUnreachableError, require_admitted
 from nitro.client.follow import Snapshot, follow, stop_unfinished
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.hints import Place
 from nitro.local.access import Api
 from nitro.local.left_over import end_left_over
 from nitro.runs.curves import recent_return
@@ -105,8 +106,9 @@ def train_seeds(
 def _left(job_id: str, api: Api) -> str:
     """Say what becomes of a job that nobody follows any more."""
     if api.system is not None:
-        return f"cut short; continue with: nitro train --resume {job_id}"
-    return f"unless it was told to stop, it runs on; end it with: nitro jobs stop {job_id}"
+        return f"cut short; continue with: {api.place.command('train', '--resume', job_id)}"
+    stop = api.place.command("jobs", "stop", job_id)
+    return f"unless it was told to stop, it runs on; end it with: {stop}"
 
 
 class _SeedsView:
@@ -228,12 +230,12 @@ def _conclude(
     console.print(seeds_table(summary, picture=_picture(summary, console), width=console.width))
     for snapshot, each in zip(snapshots, seeds, strict=True):
         job = snapshot.job
-        for told in (job.error, how_to_go_on(job, wall_s=each.wall_s, runs_dir=request.runs_dir)):
+        for told in (job.error, how_to_go_on(job, wall_s=each.wall_s, place=api.place)):
             if told:
                 line = f"seed {each.seed}: {told}"
                 console.print(line, soft_wrap=True, markup=False, highlight=False)
     if all(each.run_dir is not None for each in seeds):
-        tell_commands(_next(seeds), request.runs_dir, console)
+        tell_commands(_next(seeds, api.place), console)
     if request.as_json:
         stdout.write(summary.model_dump_json() + "\n")
         stdout.flush()
@@ -256,13 +258,14 @@ def _seed_summary(snapshot: Snapshot, runs_dir: Path, api: Api) -> SeedSummary:
     )
 
 
-def _next(seeds: Sequence[SeedSummary]) -> list[tuple[str, str]]:
-    """Return what a person may want to do with runs of several seeds: options, and why."""
+def _next(seeds: Sequence[SeedSummary], place: Place) -> list[tuple[str, str]]:
+    """Return what a person may want to do with runs of several seeds: commands, and why."""
     best = max(seeds, key=_reached)
-    names = " ".join(each.job_id for each in seeds)
+    film = place.command("evaluate", best.job_id, "--video")
+    compared = place.command("runs", "compare", *(each.job_id for each in seeds))
     return [
-        (f"evaluate {best.job_id} --video", "see the agent of the best seed"),
-        *([(f"runs compare {names}", "the seeds side by side")] if len(seeds) > 1 else []),
+        (film, "see the agent of the best seed"),
+        *([(compared, "the seeds side by side")] if len(seeds) > 1 else []),
     ]
 
 

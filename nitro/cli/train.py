@@ -146,13 +146,13 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
     job = _begin(request, api, interrupts)
     interrupts.armed = True
     if api.system is not None and keyed:
-        stop_left_over(api.client, _STARTED, keep=job.job_id, tell=tell)
+        stop_left_over(api, _STARTED, keep=job.job_id, tell=tell)
     try:
         with progress_view(console) as view:
             view.note(f"job {job.job_id}")
             if api.system is not None:
                 url, token, private = api.system.api_url, api.system.token, console.is_terminal
-                link = shown_link(url, token, private=private, job_id=job.job_id)
+                link = shown_link(url, token, private=private, place=api.place, job_id=job.job_id)
                 view.note(f"page {link}")
             with told_to(
                 request.track, job, runs_dir=request.runs_dir, note=view.note
@@ -169,7 +169,7 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         snapshot,
         client=api.client,
         system=api.system,
-        runs_dir=request.runs_dir,
+        place=api.place,
         as_json=request.as_json,
         console=console,
         stdout=stdout,
@@ -179,10 +179,11 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
 def _left(job_id: str, api: Api) -> str:
     """Say what becomes of a job that nobody follows any more."""
     if api.system is not None:
-        return f"cut short; continue with: nitro train --resume {job_id}"
+        return f"cut short; continue with: {api.place.command('train', '--resume', job_id)}"
+    show, stop = (api.place.command("jobs", verb, job_id) for verb in ("show", "stop"))
     return (
         "unless it was told to stop, the job runs on without this command, and costs money; see it "
-        f"with: nitro jobs show {job_id}; end it with: nitro jobs stop {job_id}"
+        f"with: {show}\nend it with: {stop}"
     )
 
 
@@ -245,4 +246,5 @@ def advice_for(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
         job.hyperparameters,
         rounds=job.spec.stop.max_rounds - job.progress.rounds,
         cpu_cores=None if api.system is None else gpu_less_cores(environment),
+        place=api.place,
     )

@@ -10,6 +10,7 @@ import typer
 
 from nitro.cli.options import RUNS, EnvironmentPackages, FromScratch, RunsDir
 from nitro.errors import CommandError
+from nitro.hints import Place
 
 if TYPE_CHECKING:
     from nitro.cli.train import TrainRequest
@@ -229,10 +230,11 @@ def train(
         track=track,
     )
     if track is not None and seeds is not None:
-        raise CommandError("--track: is for one job; log each seed by: nitro track JOB_ID")
+        each = Place(runs_dir=runs_dir, api_url=api_url).command("track", "JOB_ID", "--to", track)
+        raise CommandError(f"--track: is for one job; log each seed with: {each}")
     chosen = _chosen_seeds(seeds, parallel, one=seed, resume=resume, key=idempotency_key)
     if dry_run:
-        return _describe(request, environment_packages)
+        return _describe(request, environment_packages, api_url)
     place = (api_url, processes, parallel, learner_ranks, environment_packages)
     raise typer.Exit(_train(request, chosen, *place))
 
@@ -262,11 +264,15 @@ def _chosen_seeds(
     return parse_seeds(seeds)
 
 
-def _describe(request: "TrainRequest", environment_packages: list[str] | None) -> None:
+def _describe(
+    request: "TrainRequest", environment_packages: list[str] | None, api_url: str | None
+) -> None:
     from nitro.spec.dry_run import described
 
     if request.spec is None:
-        raise CommandError("--dry-run: shows a new job; look at an old one by: nitro jobs show")
+        place = Place(runs_dir=request.runs_dir, api_url=api_url)
+        old = place.command("jobs", "show", request.resume)
+        raise CommandError(f"--dry-run: shows a new job; look at an old one with: {old}")
     typer.echo(described(request.spec, environment_packages=environment_packages))
 
 

@@ -48,14 +48,15 @@ def dashboard(
 
     It is that of the API that is named, or of the local system that is up. Where nothing runs, it
     shows the runs of the folder until Ctrl-C. The link that is printed signs in whoever opens it;
-    an API's token is printed on a terminal only.
+    an API's token is printed on a terminal only, and a pipe gets the address without it.
     """
-    from nitro.dashboard.page_link import page_link, shown_link
+    from nitro.dashboard.page_link import page_link
 
     def tell(url: str, token: str, *, private: bool = True) -> None:
-        typer.echo(shown_link(url, token, private=private, job_id=job_id))
+        link = page_link(url, token, job_id=job_id)
+        typer.echo(link if private else f"{url.rstrip('/')}/")
         if open_browser:
-            _open(page_link(url, token, job_id=job_id))
+            _open(link)
 
     running = running_api(api_url, runs_dir)
     if running is not None:
@@ -85,8 +86,8 @@ def running_api(api_url: str | None, runs_dir: Path) -> tuple[str, str] | None:
     if signed_for(url, settings) is not None:
         raise CommandError(
             f"NITRO_SIGN_FOR or the login: {url} wants every request signed for AWS, which a "
-            "browser cannot do. Fetch the runs with `nitro jobs pull`; `nitro dashboard` shows "
-            "them once no API is named (`nitro logout`, no NITRO_API_URL)"
+            "browser cannot do. Fetch the runs with `nitro jobs pull JOB_ID`; `nitro dashboard` "
+            "shows them once no API is named (`nitro logout`, no NITRO_API_URL)"
         )
     token = api_token(url, settings, runs_dir)
     try:

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from nitro.errors import CommandError
+from nitro.hints import Place
 from nitro.local.ports import LOOPBACK
 from nitro.runs.reading import Run, read_cost, read_run, readable_jobs
 from services.scaler.api.connection import BoundedConnection
@@ -143,9 +144,10 @@ def finished_runs_app(runs_dir: Path) -> Iterator[tuple[FastAPI, str]]:
     """
     jobs = readable_jobs(runs_dir)
     if not jobs:
+        train = Place(runs_dir=runs_dir).command("train")
         raise CommandError(
-            f"nothing runs, and there is no run in {runs_dir}: start one with nitro train, or "
-            "choose another folder with --runs-dir"
+            f"nothing runs, and there is no run in {runs_dir}: start one with `{train}`, or choose "
+            "another folder with --runs-dir"
         )
     token = secrets.token_urlsafe(32)
     with TemporaryDirectory(prefix="nitro-dashboard-") as place:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nitro.deploy.findings import Finding, ok, warning, wrong
 from nitro.errors import CommandError
+from nitro.hints import Place
 from nitro.local.ports import require_free
 
 API_PORT = 8470
@@ -96,9 +97,8 @@ def check_port(port: int = API_PORT) -> Finding:
     try:
         require_free(port, setting="--port")
     except CommandError:
-        return warning(
-            "ports", f"127.0.0.1:{port} is in use", "start with `nitro up --port` and another one"
-        )
+        other = Place().command("up", "--port", port - 1)
+        return warning("ports", f"127.0.0.1:{port} is in use", f"choose another: `{other}`")
     return ok("ports", f"127.0.0.1 can be listened on, {port} is free")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from nitro.client.client import NitroClient
 from nitro.client.connection import connect
 from nitro.errors import CommandError
+from nitro.hints import Place
 from nitro.local.own_environments import actor_variables, require_registered
 from nitro.local.state_folder import StateFolder
 from nitro.local.system import LocalSystem
@@ -28,6 +29,8 @@ class Api:
     client: NitroClient
     system: LocalSystem | None = None
     """The processes behind it, if they are ours."""
+    place: Place
+    """What suggested commands must name to reach it again."""
 
     def check(self) -> None:
         """Raise if the API cannot do its work any more."""
@@ -90,7 +93,9 @@ def open_api(
             actor_variables=variables,
         )
         with system, NitroClient(system.api_url, system.token) as client:
-            yield Api(client=client, system=system)
+            packages = environment_packages or ()
+            place = Place(runs_dir=runs_dir, environment_packages=packages)
+            yield Api(client=client, system=system, place=place)
             system.close(at_once=True)  # the job has ended: there is nothing to hand back
         return
     used = "an API is named" if named else f"that of `nitro up` on {runs_dir} is used"
@@ -106,4 +111,4 @@ def open_api(
     if not named:
         tell(used)
     with connect(api_url, runs_dir, token=token) as client:
-        yield Api(client=client)
+        yield Api(client=client, place=Place(runs_dir=runs_dir, api_url=api_url))

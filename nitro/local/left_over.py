@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from nitro.client.client import NitroClient
 from nitro.local.access import Api
 from shared.contracts.jobs import FINISHED, JobStatus
 
@@ -27,7 +26,7 @@ def end_left_over(
     It would go on with them before the next job, or never get to those that were told to stop: the
     next job is free at once. Until they have ended, actors are kept warm for them.
     """
-    waiting = stop_left_over(api.client, statuses, keep=keep, tell=tell)
+    waiting = stop_left_over(api, statuses, keep=keep, tell=tell)
     if waiting:
         tell("waiting until the learner has ended what was running")
     deadline = monotonic() + _PATIENCE_S
@@ -40,18 +39,18 @@ def end_left_over(
 
 
 def stop_left_over(
-    client: NitroClient,
+    api: Api,
     statuses: Sequence[JobStatus],
     *,
     keep: str | None,
     tell: Callable[[str], object],
 ) -> list[str]:
     """Stop jobs, say so, and return those that a learner has yet to end."""
-    left_over = [job for status in statuses for job in client.every_job(status=status)]
-    stopped = [client.stop(job.job_id) for job in left_over if job.job_id != keep]
+    left_over = [job for status in statuses for job in api.client.every_job(status=status)]
+    stopped = [api.client.stop(job.job_id) for job in left_over if job.job_id != keep]
     for job in stopped:
         tell(
             f"stopped {job.job_id}, left unfinished earlier; "
-            f"continue with: nitro train --resume {job.job_id}"
+            f"continue with: {api.place.command('train', '--resume', job.job_id)}"
         )
     return [job.job_id for job in stopped if job.status not in FINISHED]

@@ -66,7 +66,7 @@ def plan(
     packages = check_packages()
     if packages.verdict == "wrong":
         raise CommandError(
-            f"nitro plan measures on this machine. {packages.found}: {packages.advice}"
+            f"A plan is measured on this machine. {packages.found}: {packages.advice}"
         )
     own_packages(environment_packages)
     require_registered(env)

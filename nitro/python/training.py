@@ -180,10 +180,11 @@ def _trained(
     require_admitted(ended.job)
     folder = finished_folder((runs_dir / job_id).absolute())
     if ended.job.status == "failed":
+        again = going_on(ended.job, wall_s=0.0, place=api.place)
         where = "" if folder is None else f"\nits folder is {folder}"
         raise CommandError(
             f"{job_id} failed: {ended.job.error}{where}\n"
-            f"once the error is fixed, continue with: {going_on(ended.job, wall_s=0.0)}",
+            f"once the error is fixed, continue with: {again}",
             exit_code=EXIT_FAILED,
         )
     if folder is not None:

@@ -7,8 +7,9 @@ from pydantic import BaseModel, ConfigDict
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from nitro.hints import near
 from nitro.runs.curves import Interval, interval
-from nitro.runs.summary import Summary, duration, near, number
+from nitro.runs.summary import Summary, duration, number
 from nitro.tables import columns_table, facts_table
 
 _NUMBERS = frozenset({"seed", "rounds", "steps", "final", "best", "training", "time", "USD"})

@@ -9,6 +9,7 @@ from statistics import fmean
 from pydantic import BaseModel, ConfigDict
 from rich.table import Table
 
+from nitro.hints import Place, near
 from nitro.tables import facts_table
 from shared.contracts.billing import JobCost, ServerfulCost
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
@@ -183,41 +184,38 @@ def _no_folder(expected: Path | None) -> str:
     return f"none yet, as training had not begun; it would be {near(expected)}"
 
 
-def near(path: Path) -> str:
-    """Return a path as it is typed here: one too long for a line could not be copied."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def going_on(job: Job, *, wall_s: float) -> str | None:
+def going_on(job: Job, *, wall_s: float, place: Place) -> str | None:
     """Return the command that goes on with a job, None for one that reached its end.
 
     A job that has used a limit up is resumed with a higher one only: with as much again.
     """
     if job.status not in ("stopped", "failed"):
         return None
-    stop, option = job.spec.stop, ""
+    stop = job.spec.stop
+    option: tuple[str, ...] = ()
     if job.stop_reason == "budget":
-        option = f" --budget-usd {2 * stop.budget_usd:g}"
+        option = ("--budget-usd", f"{2 * stop.budget_usd:g}")
     elif job.stop_reason == "max_wall" and stop.max_wall_s is not None:
         # The last round may have taken it far beyond the limit.
-        option = f" --max-wall-s {math.ceil(max(wall_s, stop.max_wall_s) + stop.max_wall_s)}"
-    return f"nitro train --resume {job.job_id}{option}"
+        limit_s = math.ceil(max(wall_s, stop.max_wall_s) + stop.max_wall_s)
+        option = ("--max-wall-s", str(limit_s))
+    return place.command("train", "--resume", job.job_id, *option)
 
 
-def next_commands(job: Job) -> list[tuple[str, str]]:
-    """Return what a person may want to do with a job that came to its end: options, and why."""
-    spec = job.spec
-    commands = [(f"evaluate {job.job_id} --episodes 100", "how well it does, more exactly")]
+def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
+    """Return what a person may want to do with a job that came to its end: commands, and why."""
+    spec, job_id, command = job.spec, job.job_id, place.command
+    commands = [(command("evaluate", job_id, "--episodes", 100), "how well it does, more exactly")]
     if job.can_go_on:
-        longer = f"train --resume {job.job_id} --rounds {2 * spec.stop.max_rounds}"
+        longer = command("train", "--resume", job_id, "--rounds", 2 * spec.stop.max_rounds)
         commands.append((longer, "train it for as long again"))
     else:
-        commands.append((f"export {job.job_id} --out policy", "take the policy elsewhere"))
+        commands.append((command("export", job_id, "--out", "policy"), "take the policy elsewhere"))
     if spec.preset == "paper":
-        commands.append((f"train {spec.env_id}", "the preset that learns best, a million steps"))
+        learns_best = command("train", spec.env_id)
+        commands.append((learns_best, "the preset that learns best, a million steps"))
     else:
-        paper = f"train {spec.env_id} --preset paper"
+        paper = command("train", spec.env_id, "--preset", "paper")
         commands.append((paper, "the paper's setting: as many actors as a round is worth"))
     return commands
 

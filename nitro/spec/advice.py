@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 
+from nitro.hints import Place
 from nitro.runs.summary import duration
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
@@ -35,6 +36,7 @@ def advice(
     *,
     rounds: int,
     cpu_cores: int | None,
+    place: Place,
 ) -> list[str]:
     """Return what to tell, one line each.
 
@@ -44,6 +46,7 @@ def advice(
         hyperparameters: The full set it trains with.
         rounds: How many it has to go.
         cpu_cores: Of the machine it trains on; None where it has a GPU, or is not known.
+        place: Where the user works.
     """
     lines = []
     limit, cut_at = environment.max_episode_steps, spec.episodes.cut_at
@@ -54,7 +57,7 @@ def advice(
     if cannot:
         lines.append(
             "episodes cannot go on, as this environment's state cannot be kept: every rollout "
-            f"begins with a reset (nitro check-env {spec.env_id} says why)"
+            f"begins with a reset ({place.command('check-env', spec.env_id)} says why)"
         )
     if too_short:
         fewer = "take fewer actors, as with --scaling fixed:2, or raise samples_per_round"

@@ -7,6 +7,7 @@ import typer
 from pydantic import ValidationError
 
 from nitro.errors import CommandError
+from nitro.hints import Place
 from nitro.local.own_environments import own_packages
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.spec_file import field_errors
@@ -47,7 +48,9 @@ def described(spec: JobSpec, *, environment_packages: Sequence[str] | None = Non
     if environment is not None:
         cores = gpu_less_cores(environment)
         rounds = spec.stop.max_rounds
-        for line in advice(spec, environment, values, rounds=rounds, cpu_cores=cores):
+        place = Place(environment_packages=environment_packages or ())
+        told = advice(spec, environment, values, rounds=rounds, cpu_cores=cores, place=place)
+        for line in told:
             typer.echo(line, err=True)
     return json.dumps(full, indent=2)
 

@@ -115,7 +115,7 @@ def preset_table(report: PresetReport) -> Table:
         "episodes.horizon",
         str(report.horizon),
         "",
-        f"Not a hyper-parameter but a field of the job, as nitro fields tells{others}.",
+        f"Not a hyper-parameter but a field of the job, as `nitro fields` tells{others}.",
     )
     for field, value in (("warm", report.warm), ("learner", report.learner)):
         table.add_row(field, value, "", "Another field of the job.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot, follow, line_of
 from nitro.errors import CommandError
+from nitro.hints import Place
 from nitro.runs.reading import Run
 from nitro.tracking.metrics import TrackedRound, TrackedRun, summary, tracked_rounds
 from nitro.tracking.progress import ToldRounds
@@ -88,7 +89,8 @@ def told_to(
             yield
         except CommandError as error:
             telling.clear()
-            note(f"{error}; the job goes on. Log it later: nitro track {job.job_id} --to {tracker}")
+            later = Place(runs_dir=runs_dir).command("track", job.job_id, "--to", tracker)
+            note(f"{error}; the job goes on. Log it later: {later}")
 
     def tell(snapshot: Snapshot) -> None:
         newest[0] = snapshot.job

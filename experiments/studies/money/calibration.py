@@ -123,7 +123,7 @@ def durations(env_id: str, condition: str) -> Durations:
     found = [made for made in map(store.read, wanted) if isinstance(made, Durations)]
     if not found:
         raise CommandError(
-            f"{env_id}, {condition}: nothing is calibrated; run: nitro experiment run calibration"
+            f"{env_id}, {condition}: nothing is calibrated; run: `nitro experiment run calibration`"
         )
     return medians(found)
 

@@ -18,6 +18,7 @@ from nitro.cli.interrupts import Interrupts
 from nitro.cli.main import app
 from nitro.client.client import NitroClient
 from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from nitro.hints import Place
 from nitro.local.access import Api
 from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
@@ -249,7 +250,9 @@ def test_real_runs_are_scheduled_by_the_agent_and_read_back(
 ) -> None:
     episodes: list[SchedulingEpisode] = []
     with Interrupts() as interrupts:
-        source = RealRuns(Api(client=client, system=system), tiny_job, interrupts=interrupts)
+        source = RealRuns(
+            Api(client=client, system=system, place=Place()), tiny_job, interrupts=interrupts
+        )
         trained = train_scheduler(
             source, name="real", episodes=2, seed=0, progress=lambda _, e: episodes.append(e)
         )
@@ -273,7 +276,9 @@ def test_a_real_run_that_is_stopped_from_elsewhere_teaches_nothing(
 
     somebody = threading.Thread(target=stop)
     with Interrupts() as interrupts:
-        source = RealRuns(Api(client=client, system=system), endless_job, interrupts=interrupts)
+        source = RealRuns(
+            Api(client=client, system=system, place=Place()), endless_job, interrupts=interrupts
+        )
         somebody.start()
         with pytest.raises(CommandError, match="was stopped from elsewhere"):
             train_scheduler(source, name="real", episodes=1, seed=0, progress=lambda *_: None)

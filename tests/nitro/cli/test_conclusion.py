@@ -11,6 +11,7 @@ from rich.console import Console
 from nitro.cli.conclusion import conclude
 from nitro.client.client import NitroClient
 from nitro.client.follow import follow
+from nitro.hints import Place
 from shared.contracts.job_spec import JobSpec
 
 
@@ -26,7 +27,7 @@ def test_the_end_shows_picture_film_and_what_to_type_next(
             last,
             client=client,
             system=None,
-            runs_dir=runs_dir,
+            place=Place(runs_dir=runs_dir),
             as_json=as_json,
             console=Console(file=told, width=300),
             stdout=stdout,

@@ -16,6 +16,7 @@ from nitro.cli.train_command import learners_for
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot
 from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from nitro.hints import Place
 from nitro.local.access import Api
 from nitro.local.system import LocalSystem
 from nitro.runs.curves import interval
@@ -95,7 +96,7 @@ def test_seeds_side_by_side_train_the_policies_that_they_train_alone(
         LocalSystem(request.runs_dir, learners=2) as system,
         NitroClient(system.api_url, system.token) as side_by_side,
     ):
-        api = Api(client=side_by_side, system=system)
+        api = Api(client=side_by_side, system=system, place=Place(runs_dir=request.runs_dir))
         assert train_seeds(request, (3, 5), api, interrupts=interrupts, stdout=output) == 0
     summary = json.loads(output.getvalue())
     assert [each["seed"] for each in summary["seeds"]] == [3, 5]
@@ -109,7 +110,7 @@ def test_seeds_side_by_side_train_the_policies_that_they_train_alone(
     one_by_one = TrainRequest(spec=tiny_job, runs_dir=runs_dir, as_json=True)
     again = io.StringIO()
     with Interrupts() as interrupts:
-        api = Api(client=client)
+        api = Api(client=client, place=Place(runs_dir=runs_dir))
         assert train_seeds(one_by_one, (3, 5), api, interrupts=interrupts, stdout=again) == 0
     for here, there in zip(summary["seeds"], json.loads(again.getvalue())["seeds"], strict=True):
         assert (
@@ -143,7 +144,7 @@ def test_an_interrupt_stops_every_seed_gracefully(
     request = TrainRequest(spec=endless_job, runs_dir=runs_dir, as_json=True)
     output = io.StringIO()
     with Interrupting(shared_system, interrupts) as client:
-        api = Api(client=client)
+        api = Api(client=client, place=Place(runs_dir=request.runs_dir))
         code = train_seeds(request, (1, 2), api, interrupts=interrupts, stdout=output)
     assert code == EXIT_INTERRUPTED
     first, second = json.loads(output.getvalue())["seeds"]

@@ -24,6 +24,7 @@ from nitro.cli.main import app
 from nitro.cli.train import TrainRequest, most_actors, train
 from nitro.client.client import NitroClient
 from nitro.client.errors import ApiUnreachableError
+from nitro.hints import Place
 from nitro.local.access import Api
 from nitro.local.ports import free_ports
 from nitro.local.system import LocalSystem
@@ -223,7 +224,7 @@ def test_a_stop_that_was_not_heard_is_said_again(
 
     request = TrainRequest(spec=endless_job, runs_dir=runs_dir, as_json=True)
     with interrupts, Away(system.api_url, system.token) as away:
-        api = Api(client=away, system=None)
+        api = Api(client=away, system=None, place=Place(runs_dir=runs_dir))
         assert train(request, api, interrupts=interrupts, stdout=io.StringIO()) == 130
         assert len(tries) == 2
         assert away.get(tries[0]).status == "stopped"
@@ -277,7 +278,9 @@ def test_what_was_left_over_has_ended_before_the_next_job_begins(
     system.kill("learner")
     assert client.stop(left).status == "stopping"
     system.restart("learner")
-    summary = trained_here(Api(client=client, system=system), tiny_job, runs_dir)
+    summary = trained_here(
+        Api(client=client, system=system, place=Place(runs_dir=runs_dir)), tiny_job, runs_dir
+    )
     said = capsys.readouterr().err
     assert f"stopped {left}, left unfinished earlier" in said
     assert f"nitro train --resume {left}" in said
@@ -297,7 +300,7 @@ def test_what_was_left_over_goes_on_if_it_is_the_same_job(
     key = uuid.uuid4().hex
     other = client.submit(endless_job).job_id
     mine = client.submit(tiny_job, idempotency_key=key).job_id
-    api = Api(client=client, system=system)
+    api = Api(client=client, system=system, place=Place(runs_dir=runs_dir))
     summary = trained_here(api, tiny_job, runs_dir, idempotency_key=key)
     assert (summary["job_id"], summary["status"]) == (mine, "succeeded")
     assert client.get(other).status == "stopped"

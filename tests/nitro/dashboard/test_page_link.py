@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 from nitro.dashboard.page_link import page_link, shown_link
+from nitro.hints import Place
 
 
 def test_the_token_is_in_the_fragment_alone() -> None:
@@ -12,5 +13,8 @@ def test_the_token_is_in_the_fragment_alone() -> None:
 
 
 def test_only_a_terminal_is_told_the_token() -> None:
-    assert "secret" in shown_link("https://host", "secret", private=True)
-    assert "secret" not in shown_link("https://host", "secret", private=False)
+    place = Place(api_url="https://host")
+    assert "secret" in shown_link("https://host", "secret", private=True, place=place)
+    told = shown_link("https://host", "secret", private=False, place=place, job_id="a-1")
+    assert "secret" not in told
+    assert "nitro dashboard a-1 --api-url https://host" in told

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from nitro.hints import Place
 from nitro.runs.summary import (
     Summary,
     duration,
@@ -18,6 +19,7 @@ from shared.contracts.jobs import Job, JobProgress
 from shared.contracts.rounds import RoundRecord
 from tests.nitro.synthetic_run import cost, evaluation, job, plan, rendered, result
 
+PLACE = Place()
 COST = cost(
     settled_usd=0.0123,
     serverful=(
@@ -144,22 +146,22 @@ def test_a_plan_that_did_not_end_the_job_explains_nothing() -> None:
     ],
 )
 def test_going_on_after_a_limit_takes_a_higher_one(stopped: Job, options: str) -> None:
-    command = f"nitro train --resume {stopped.job_id}{options}"
-    assert going_on(stopped, wall_s=110.3) == command
+    command = f"{PLACE.command('train', '--resume', stopped.job_id)}{options}"
+    assert going_on(stopped, wall_s=110.3, place=PLACE) == command
 
 
 def test_what_to_do_next_follows_from_the_job() -> None:
     standard = job(spec=JobSpec.model_validate({"preset": "standard", "stop": {"max_rounds": 2}}))
-    done = next_commands(standard)
-    assert [command.split()[0] for command, _ in done] == ["evaluate", "train", "train"]
-    assert done[1][0] == f"train --resume {job().job_id} --rounds 4"
-    assert done[2][0].endswith("--preset paper")
-    (_, _, (learns_best, _)) = next_commands(job())
-    assert learns_best == f"train {job().spec.env_id}"
+    evaluated, longer, paper = (command for command, _ in next_commands(standard, PLACE))
+    assert evaluated == PLACE.command("evaluate", job().job_id, "--episodes", 100)
+    assert longer == PLACE.command("train", "--resume", job().job_id, "--rounds", 4)
+    assert paper.endswith("--preset paper")
+    (_, _, (learns_best, _)) = next_commands(job(), PLACE)
+    assert learns_best == PLACE.command("train", job().spec.env_id)
 
 
 def test_nobody_goes_on_with_a_job_that_succeeded() -> None:
-    assert going_on(job(), wall_s=60.0) is None
+    assert going_on(job(), wall_s=60.0, place=PLACE) is None
 
 
 @pytest.mark.parametrize(

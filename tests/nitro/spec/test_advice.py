@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nitro.hints import Place
 from nitro.spec.advice import advice, time_on_cpu
 from nitro.spec.dry_run import described
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -22,7 +23,8 @@ QUICK: dict[str, Any] = {
 def told(environment: EnvironmentSpec, *, cores: int | None = 2, **fields: Any) -> list[str]:
     spec = JobSpec.model_validate(fields)
     full = resolve_for(spec, environment)
-    return advice(spec, environment, full, rounds=spec.stop.max_rounds, cpu_cores=cores)
+    rounds = spec.stop.max_rounds
+    return advice(spec, environment, full, rounds=rounds, cpu_cores=cores, place=Place())
 
 
 @pytest.mark.parametrize(
