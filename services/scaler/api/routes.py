@@ -117,7 +117,7 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     @routes.put("/v1/jobs/{job_id}/note", responses=problems(404, 409), tags=["jobs"])
     def rewrite_job_note(job_id: JobPath, request: NoteRequest) -> Job:
         """Replace a job's note, which decides nothing."""
-        return rewrite_note(parts.store, job_id, request)
+        return rewrite_note(parts.store, job_id, request, now=parts.now())
 
     @routes.delete(
         "/v1/jobs/{job_id}", status_code=204, responses=problems(404, 409), tags=["jobs"]

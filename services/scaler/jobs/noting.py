@@ -6,7 +6,7 @@ from services.scaler.store.changing import change_job
 from shared.contracts.jobs import Job, NoteRequest
 
 
-def rewrite_note(store: Store, job_id: str, request: NoteRequest) -> Job:
+def rewrite_note(store: Store, job_id: str, request: NoteRequest, *, now: float) -> Job:
     """Replace a job's note.
 
     Raises:
@@ -20,4 +20,4 @@ def rewrite_note(store: Store, job_id: str, request: NoteRequest) -> Job:
         job = record.job.model_copy(update={"spec": spec})
         return Change(record=record.model_copy(update={"job": job}))
 
-    return found(change_job(store, job_id, decide), "job", job_id).job
+    return found(change_job(store, job_id, decide, at=now), "job", job_id).job
