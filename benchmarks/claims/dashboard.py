@@ -224,7 +224,6 @@ def _line(index: int, settled: tuple[LedgerLine, ...], dice: random.Random) -> R
         boosting_score=dice.random(),
         ratio=dice.uniform(0.1, 3.0),
         reason="boosting score 0.125 (ratio 0.373 in [0.373, 1.09] of 6 rounds): 64 actors",
-        shadow={"hydrozoa": 64, "kungfu": 32, "random": dice.randint(8, 64)},
         deadline_s=120.0,
         quorum=32,
         stop=None,

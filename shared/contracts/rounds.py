@@ -185,9 +185,6 @@ class RoundPlan(Message):
     """Convexity ratio R (equation 2)."""
     reason: str
     """Why this number: score, budget, quota."""
-    shadow: dict[Identifier, Count] = {}
-    """What other policies would have asked for, by name, with their default parameters and from
-    what is known of this job's rounds."""
     fragment_noise: bool = False
     """Whether the policy in force looks at the noise of fragments, so that it is to be measured."""
     deadline_s: NonNegativeFloat

@@ -7,8 +7,7 @@ both have to fit the budget.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from services.scaler.capacity.kept_warm import (
@@ -47,8 +46,6 @@ class RoundContext:
     """The scaling policy in force in the round."""
     seen: ScalingInput
     """What it looks at."""
-    shadow: Mapping[str, ScalingDecision] = field(default_factory=dict)
-    """What other policies would ask for, by name."""
     concurrency: Concurrency
     pricing: RoundPricing
     quorum_share: float
@@ -271,7 +268,6 @@ def _decision(
         boosting_score=None if stop else scaling.score,
         ratio=context.seen.ratio.value if scaling.ratio is None else scaling.ratio,
         reason="; ".join(reason for reason in reasons if reason),
-        shadow={} if stop else {name: each.requested for name, each in context.shadow.items()},
         fragment_noise=context.policy.needs_fragment_noise,
         deadline_s=context.pricing.deadline_s(num_invocations) if num_invocations else 0.0,
         quorum=math.ceil(context.quorum_share * affordable.num_actors),

@@ -77,10 +77,6 @@ class RoundsBefore:
         known = last is not None and job.scaling_of(last.round).policy == policy
         return last.memory if last is not None and known else None
 
-    def shadow_memory_of(self, policy: str) -> NoiseMemory | None:
-        """Return the same of a policy that was asked beside the one in force."""
-        return None if self.last is None else self.last.shadow_memories.get(policy)
-
     @property
     def num_stops(self) -> int:
         """How many plans just before this one say that the job ends."""

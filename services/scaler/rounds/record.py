@@ -158,7 +158,6 @@ def round_entry(
     *,
     ratio: float | None,
     memory: NoiseMemory | None,
-    shadow_memories: dict[str, NoiseMemory],
 ) -> RoundEntry:
     """Return the round as it is remembered: a new one, or one with another attempt."""
     if reopened is None:
@@ -167,7 +166,6 @@ def round_entry(
             attempts=(planned,),
             ratio=ratio,
             memory=memory,
-            shadow_memories=shadow_memories,
         )
     return reopened.model_copy(update={"attempts": (*reopened.attempts, planned)})
 

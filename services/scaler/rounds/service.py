@@ -22,6 +22,7 @@ from services.scaler.money.accounting import Spending, land
 from services.scaler.money.budget import RoundPricing
 from services.scaler.money.ledger import worst_outcome
 from services.scaler.rounds.decision import RoundContext, decide_with_warm
+from services.scaler.rounds.history import seen_by
 from services.scaler.rounds.order import RoundsBefore, check_external, place
 from services.scaler.rounds.record import (
     closed,
@@ -33,9 +34,7 @@ from services.scaler.rounds.record import (
     with_result,
 )
 from services.scaler.rounds.rewinding import rewound
-from services.scaler.scaling.history import History
 from services.scaler.scaling.registry import scaling_policy
-from services.scaler.scaling.shadow import shadow_policies
 from services.scaler.store.base import (
     AttemptKey,
     Change,
@@ -254,9 +253,6 @@ class RoundService:
             planned,
             ratio=context.seen.ratio.value,
             memory=decision.memory,
-            shadow_memories={
-                name: each.memory for name, each in context.shadow.items() if each.memory
-            },
         )
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
         return Change(record=record, rounds=entries, lines=lines), planned
@@ -280,20 +276,13 @@ class RoundService:
         lines: tuple[LedgerLine, ...],
     ) -> RoundContext:
         job_id, reopened = record.job.job_id, before.reopening
-        scaling = record.job.scaling_of(before.round_index)
-        policy = scaling_policy(scaling)
-        shadows = {} if reopened else shadow_policies(record.job.spec, but=scaling.policy)
-        history = History.read(self.store, record, before, request, (policy, *shadows.values()))
+        policy = scaling_policy(record.job.scaling_of(before.round_index))
         return RoundContext(
             record=record,
             request=request,
             now=now,
             policy=policy,
-            seen=history.shown_to(policy, before.memory_of(scaling.policy, record.job)),
-            shadow={
-                name: each.decide(history.shown_to(each, before.shadow_memory_of(name)))
-                for name, each in shadows.items()
-            },
+            seen=seen_by(policy, self.store, record, before, request),
             concurrency=Concurrency(
                 limit=self.quota.known,
                 running_jobs=self.store.count(("running", "stopping")),

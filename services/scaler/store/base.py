@@ -212,8 +212,6 @@ class RoundEntry(Message):
     """Convexity ratio measured in this round, None when there was none."""
     memory: NoiseMemory | None = None
     """What the scaling policy's decision left behind for the next round's."""
-    shadow_memories: dict[Identifier, NoiseMemory] = {}
-    """What the decisions of other policies, in the plan's `shadow`, left behind for theirs."""
     result: RoundResult | None = None
     abandoned: bool = False
     """Whether the job ended, and was resumed, before a result was heard of. The learner may have

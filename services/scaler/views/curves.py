@@ -52,7 +52,6 @@ def curves(
         columns={name: columns.get(name, ()) for name in COLUMNS},
         cost={item: tuple(usd or 0.0 for usd in column) for item, column in costs.items()},
         stats=_by_name([{} if e.result is None else e.result.stats for e in rounds]),
-        shadow=_by_name([entry.last.plan.shadow for entry in rounds]),
         ending=_ending(endings, record) if endings else None,
     )
 

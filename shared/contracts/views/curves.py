@@ -42,7 +42,5 @@ class Curves(Message):
     """Dollars that became final with each round's plan, by item of the bill."""
     stats: dict[str, Column]
     """Scalars of the updates, by name."""
-    shadow: dict[str, Column]
-    """Actors that other scaling policies would have asked for."""
     ending: Ending | None = None
     """Set behind the last round of a job that a plan has ended."""

@@ -4,7 +4,7 @@ import { call, useRepeated } from "./api.js";
 
 const PAGE = 250;
 const SHOWN_EVERY_MS = 300;
-const GROUPS = ["columns", "cost", "stats", "shadow"];
+const GROUPS = ["columns", "cost", "stats"];
 /** A job of which no round is known yet. */
 export const nothing = (jobId) => ({
   jobId,
@@ -12,7 +12,6 @@ export const nothing = (jobId) => ({
   columns: { round: [] },
   cost: {},
   stats: {},
-  shadow: {},
 });
 
 /** Forget the rounds after one, and put the answer's behind those that stay. */
@@ -71,7 +70,7 @@ export async function follow(kept, signal, show = () => {}) {
   }
 }
 
-/** Return `{columns, cost, stats, shadow, ending}` of a job, growing while it is live. */
+/** Return `{columns, cost, stats, ending}` of a job, growing while it is live. */
 export function useRounds(jobId, live) {
   const own = useRef();
   const [seen, set] = useState({});

@@ -1,9 +1,9 @@
-// Why a round has as many actors as it has, and what the other policies would have asked for.
+// Why a round has as many actors as it has.
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { usePoll } from "../lib/api.js";
 import { Chart } from "../lib/chart.js";
 import { count, number, words } from "../lib/format.js";
-import { RoundChoice, Table, Tile, Waiting } from "../lib/ui.js";
+import { RoundChoice, Tile, Waiting } from "../lib/ui.js";
 import { scalingOf } from "./scaling.js";
 
 const values = (column) => (column || []).filter((v) => v !== null && v !== undefined);
@@ -16,7 +16,10 @@ export function Detector({ job, rounds, error }) {
     round === undefined ? null : `v1/jobs/${job.job_id}/rounds?after=${round - 1}&limit=1`,
     0,
   );
-  const drawn = useMemo(() => (rounds ? shadowed(rounds) : []), [rounds]);
+  const lines = useMemo(
+    () => [{ label: "actors", values: rounds?.columns.requested, step: true }],
+    [rounds],
+  );
   if (last === undefined)
     return html`<${Waiting} data=${rounds} error=${error} empty=${html`<p class="note">No round has been decided yet.</p>`} />`;
   const plan = found.data?.rounds[0]?.plan;
@@ -24,9 +27,6 @@ export function Detector({ job, rounds, error }) {
   const at = rounds.columns.round.indexOf(round);
   const window = parameters.window || 6;
   const ratios = values(rounds.columns.ratio?.slice(Math.max(0, at - window + 1), at + 1));
-  const others = Object.entries(rounds.shadow)
-    .filter(([, column]) => column[at] !== null)
-    .map(([name, column]) => [name, column[at], values(column)]);
   return html`<div><div class="bar"><${RoundChoice} value=${round} last=${last} onChange=${choose} />
       <button onClick=${() => choose(null)} disabled=${chosen === null}>Newest</button></div>
     <div class="card reason"><h2>Round ${round}: ${count(rounds.columns.actors[at])} actors</h2>
@@ -41,35 +41,5 @@ export function Detector({ job, rounds, error }) {
       <${Tile} name="Ratio R">${number(rounds.columns.ratio?.[at])}<//><${Tile} name=${`Window of ${window}`}>${ratios.length ? `${number(Math.min(...ratios))} to ${number(Math.max(...ratios))}` : "–"}<//>
       <${Tile} name="Score S">${number(rounds.columns.score?.[at])}<//><${Tile} name="Decay">${number(parameters.decay ?? null)}<//>
       <${Tile} name="Fewest actors">${job.spec.actors.min}<//><${Tile} name="Asked for">${count(rounds.columns.requested?.[at])}<//></dl>
-    <${Chart} title="Actors, and what other policies would have asked for" x=${rounds.columns.round} xLabel="Round" xFormat=${count} format=${count} height=${250} lines=${drawn} />
-    <h2>In this round</h2>
-    ${
-      others.length === 0
-        ? html`<p class="note">No other policy can decide about this job without a measurement of its own.</p>`
-        : html`<${Table} caption="What other policies would have asked for" rows=${[[`${policy} (in force)`, rounds.columns.requested[at], values(rounds.columns.requested)], ...others]} columns=${[
-            { name: "Policy", of: ([name]) => name, sort: ([name]) => name },
-            {
-              name: "Actors, this round",
-              number: true,
-              of: ([, now]) => count(now),
-              sort: ([, now]) => now,
-            },
-            {
-              name: "Mean of all rounds",
-              number: true,
-              of: ([, , all]) => number(all.reduce((a, b) => a + b, 0) / all.length),
-            },
-          ]} />`
-    }</div>`;
-}
-
-function shadowed({ columns, shadow }) {
-  const others = Object.entries(shadow).map(([label, column], index) => ({
-    label,
-    values: column,
-    step: true,
-    thin: true,
-    colour: `--c${(index % 7) + 2}`,
-  }));
-  return [...others, { label: "in force", values: columns.requested, step: true }];
+    <${Chart} title="Actors that the policy asked for" x=${rounds.columns.round} xLabel="Round" xFormat=${count} format=${count} height=${250} lines=${lines} /></div>`;
 }

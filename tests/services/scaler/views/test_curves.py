@@ -48,7 +48,6 @@ def test_columns_say_what_the_rounds_say_and_sum_to_the_bill(scaler: Scaler) -> 
     assert curves.columns["lost"] == (0, 0, 0)
     assert curves.columns["begun_anew"] == (1, 2, 3)
     assert curves.stats == {"loss": (0.5, 1.0, 1.5)}
-    assert curves.shadow.keys() == full.rounds[0].plan.shadow.keys()
     assert (curves.num_rounds, curves.next_after, curves.more) == (3, 2, False)
     ending = curves.ending
     assert ending is not None

@@ -330,7 +330,7 @@ def test_over_folders_alone_the_system_says_that_none_is_there(page: Page, runs:
 
 
 def test_a_run_without_a_round_says_so_alone_and_among_others(page: Page, runs: Runs) -> None:
-    none: dict[str, object] = dict.fromkeys(("columns", "cost", "stats", "shadow"), {})
+    none: dict[str, object] = dict.fromkeys(("columns", "cost", "stats"), {})
     none |= {"num_rounds": 0, "next_after": -1, "ending": None}
     page.route(
         f"**/{runs.ids[2]}/curves**",

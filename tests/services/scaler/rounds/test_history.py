@@ -3,11 +3,11 @@
 import pytest
 
 from experiments.minionsrl.real_runs import scheduler_states
+from services.scaler.rounds.history import past_of
 from services.scaler.scaling.base import NoiseMemory
-from services.scaler.scaling.history import past_of
 from services.scaler.scaling.minionsrl import MinionsPolicy
 from shared.contracts.minions_agent import choice_probabilities, drawn_count
-from shared.contracts.rounds import EvaluationResult, RoundPlan
+from shared.contracts.rounds import EvaluationResult, GradientNoise, RoundPlan
 from shared.contracts.scaling_spec import MinionsScaling
 from shared.trajectory.seeds import round_uniform
 from tests.services.scaler.rounds.test_order import planned
@@ -123,3 +123,23 @@ def test_a_round_without_result_is_known_by_its_plan_alone() -> None:
     full = past_of(plan, result(4, episode_returns=(1.0, 3.0), stats={"loss": 2.0, "kl": 0.1}))
     assert (full.training_return, full.loss, full.kl) == (2.0, 2.0, 0.1)
     assert (full.learner_s, full.actor_s) == (0.5, 0.2)
+
+
+@pytest.mark.parametrize("policy", ["marginal", "kungfu"])
+def test_a_policy_that_takes_over_does_not_go_by_anothers_memory(
+    scaler: Scaler, policy: str
+) -> None:
+    other = {"marginal": "kungfu", "kungfu": "marginal"}[policy]
+    lease = scaler.begin(actors={"min": 2, "max": 16}, scaling={"policy": other})
+    noise = GradientNoise(squared_norm=1.0, variance=5.0)
+    for index in range(2):
+        previous = result(index - 1) if index else None
+        scaler.played(lease, index, gradient_noise=noise, previous=previous)
+    body = {"scaling": {"policy": policy}}
+    assert scaler.http.post(f"/v1/jobs/{lease.job.job_id}/scaling", json=body).is_success
+    scaler.played(lease, 2, gradient_noise=noise, previous=result(1))
+    entry = scaler.parts.store.last_round(lease.job.job_id)
+    assert entry is not None
+    assert entry.memory is not None
+    expected = {"kungfu": (5.0, None), "marginal": (None, None)}[policy]
+    assert (entry.memory.first_scale, entry.memory.last_scale) == expected
