@@ -1,6 +1,7 @@
 """The Lambda function: one event in, one rollout done, one report out.
 
-What is built at import is what warm invocations share; the connection opens at the first command.
+What is built at import is what warm invocations share, the connection to the cache included: it
+opens before the first event comes.
 """
 
 import itertools
@@ -19,7 +20,9 @@ from shared.environments.packages import import_environment_packages
 
 _settings = Settings()
 import_environment_packages(_settings.environment_packages)
-_actor = Actor(_settings.cache(TrajectoryCache), step_timeout_s=_settings.step_timeout_s)
+_cache = _settings.cache(TrajectoryCache)
+_cache.connect()
+_actor = Actor(_cache, step_timeout_s=_settings.step_timeout_s)
 _invocations = itertools.count()
 
 
@@ -35,6 +38,7 @@ def handler(event: object, context: object) -> dict[str, object]:
         return _described(task).model_dump(mode="json")
     cold_start = is_first and _settings.starts_cold
     if isinstance(task, PingTask):
+        _cache.connect()  # AWS drops connections that are idle for minutes
         time.sleep(task.hold_s)
         return PingReport(cold_start=cold_start).model_dump(mode="json")
     return _actor.run(task, cold_start=cold_start).model_dump(mode="json")

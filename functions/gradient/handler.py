@@ -14,7 +14,9 @@ from shared.cache.gradients import GradientCache
 from shared.contracts.gradients import GradientTask
 
 _settings = LambdaSettings()
-_learner = LearnerFunction(_settings.cache(GradientCache))
+_cache = _settings.cache(GradientCache)
+_cache.connect()
+_learner = LearnerFunction(_cache)
 _invocations = itertools.count()
 _TASKS = TypeAdapter(GradientTask)
 

@@ -3,6 +3,7 @@
 Threads take turns on it, so one that blocks for arrivals keeps the others waiting.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,12 +12,18 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import redis
-from redis.backoff import NoBackoff
+from redis.backoff import ExponentialWithJitterBackoff
 from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
-_HEALTH_CHECK_S = 10
-"""A connection idle for longer is probed before use: a frozen Lambda's socket may be long dead."""
+_IDLE_S = 10.0
+"""A connection idle for longer is probed before use: on AWS it may be dropped without a word."""
+_PROBE_S = 1.5
+"""How long the answer to a probe may take."""
+_CONNECT_S = 3.0
+"""Longest wait for a connection: two tries end before Lambda gives up starting an environment."""
+_PAUSE_S = 0.4
+"""Longest pause before the second try: many environments connect at the same time."""
 _BATCH = 1000
 """Keys that are removed at once."""
 MAX_AGE_S = 6 * 3600.0
@@ -41,6 +48,7 @@ class CacheConnection:
         timeout_s: float = 10.0,
         credentials: CredentialProvider | None = None,
         max_age_s: float = MAX_AGE_S,
+        idle_s: float = _IDLE_S,
     ) -> None:
         """Take a `redis://`, `rediss://` (TLS) or `unix://` URL.
 
@@ -52,6 +60,7 @@ class CacheConnection:
             credentials: Asked for user and password whenever a connection is opened; None takes
                 those of the URL.
             max_age_s: Age at which the connection is replaced between two commands.
+            idle_s: How long it may be idle before it is probed.
 
         Raises:
             CacheError: The URL is malformed.
@@ -62,10 +71,9 @@ class CacheConnection:
                 url,
                 protocol=2,
                 socket_timeout=timeout_s,
-                socket_connect_timeout=timeout_s,
+                socket_connect_timeout=min(timeout_s, _CONNECT_S),
                 socket_keepalive=True,
-                health_check_interval=_HEALTH_CHECK_S,
-                retry=Retry(NoBackoff(), 1),
+                retry=Retry(ExponentialWithJitterBackoff(cap=_PAUSE_S, base=_PAUSE_S / 2), 1),
                 credential_provider=credentials,
                 driver_info=None,  # saves two round trips per connection
             )
@@ -77,7 +85,9 @@ class CacheConnection:
             ) from None
         self._max_age_s = max_age_s
         self._turn = threading.Lock()
-        self._opened_at = time.time()  # the wall clock goes on while a Lambda environment is frozen
+        self._idle_s = idle_s
+        # The wall clock goes on while a Lambda environment is frozen.
+        self._opened_at = self._used_at = time.time()
         # Blocking is done in slices well below the socket time-out, so that a server that is
         # gone is noticed after one of them and not at the end of the round.
         self._block_s = timeout_s / 2
@@ -92,6 +102,11 @@ class CacheConnection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def connect(self) -> None:
+        """Connect now if the cache can be reached; otherwise the first command says why not."""
+        with contextlib.suppress(CacheError):
+            self.ping()
 
     def ping(self) -> None:
         """Raise `CacheError` unless the cache answers."""
@@ -114,7 +129,10 @@ class CacheConnection:
                 if now - self._opened_at >= self._max_age_s:
                     self._opened_at = now
                     self._client.connection_pool.disconnect(inuse_connections=False)
+                elif now - self._used_at >= self._idle_s:
+                    self._probe()
                 yield
+                self._used_at = time.time()
         except redis.RedisError as error:
             lost = isinstance(error, redis.ConnectionError | redis.TimeoutError)
             kind = CacheUnreachableError if lost else CacheError
@@ -122,6 +140,18 @@ class CacheConnection:
                 f"trajectory cache at {self._address}: {doing} failed: {error}; "
                 "check that the server runs and that NITRO_CACHE_URL is right"
             ) from error
+
+    def _probe(self) -> None:
+        """Close a connection that does not answer soon, so that the command opens another one."""
+        pool = self._client.connection_pool
+        connection = pool.get_connection()
+        try:
+            connection.send_command("PING", check_health=False)
+            connection.read_response(timeout=_PROBE_S)
+        except redis.RedisError:
+            connection.disconnect()
+        finally:
+            pool.release(connection)
 
 
 def _address(url: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import redis
 from numpy.typing import NDArray
 
 from shared.cache.client import TrajectoryCache
@@ -113,6 +114,22 @@ def test_a_ping_holds_its_environment_needs_no_cache_and_tells_whether_there_was
     assert [reply["ok"] for reply in replies] == [{"cold_start": True}, {"cold_start": False}]
     (refused,) = _replies([ping | {"hold_s": 61}], NITRO_CACHE_URL="redis://127.0.0.1:1")
     assert "ping.hold_s: " in refused["error"]
+
+
+def test_a_process_connects_before_its_first_event_and_a_ping_keeps_the_connection(
+    cache_url: str,
+) -> None:
+    with redis.Redis.from_url(cache_url) as server:
+
+        def pings() -> int:
+            told: dict[str, dict[str, int]] = server.info("commandstats")
+            return told.get("cmdstat_ping", {"calls": 0})["calls"]
+
+        before = pings()
+        _replies([], NITRO_CACHE_URL=cache_url)
+        assert pings() == before + 1
+        _replies([{"mode": "ping", "hold_s": 0}], NITRO_CACHE_URL=cache_url)
+        assert pings() == before + 3
 
 
 def test_events_that_are_no_tasks_are_refused_before_anything_is_done(

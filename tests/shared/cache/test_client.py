@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,7 +17,7 @@ from nitro.local.ports import free_ports
 from shared.cache import keys
 from shared.cache.arrivals import Arrival, Mode
 from shared.cache.client import RoundCounters, TrajectoryCache
-from shared.cache.connection import CacheError
+from shared.cache.connection import CacheConnection, CacheError
 from shared.cache.first_wins import StoreOutcome
 
 
@@ -299,30 +300,45 @@ def test_one_process_uses_one_connection(cache_url: str, server: redis.Redis, jo
 
 
 class _Relay:
-    """Stands between a client and the server and counts how often the client speaks anew."""
+    """Stands between a client and the server and counts how often the client speaks anew.
+
+    Once `silent` is set it passes nothing on, as a router that has forgotten the connection; the
+    client's next connection goes through.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None
-        self._server = socket.create_connection((parts.hostname, parts.port or 6379))
+        self._server_address = (parts.hostname, parts.port or 6379)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
         self.round_trips = 0
-        self._thread = threading.Thread(target=self._run)
+        self.silent = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        client, _ = self._listener.accept()
-        with client, self._server, self._listener:
+        with ExitStack() as opened:
+            opened.enter_context(self._listener)
+            client, server = self._pair(opened)
             client_spoke = False
             while True:
-                for source in select.select([client, self._server], [], [])[0]:
+                for source in select.select([client, server], [], [])[0]:
                     data = source.recv(65536)
                     if not data:
                         return
+                    if self.silent.is_set():
+                        self.silent.clear()
+                        client, server = self._pair(opened)
+                        break
                     self.round_trips += source is client and not client_spoke
                     client_spoke = source is client
-                    (self._server if client_spoke else client).sendall(data)
+                    (server if client_spoke else client).sendall(data)
+
+    def _pair(self, opened: ExitStack) -> tuple[socket.socket, socket.socket]:
+        """Return the client's next connection and one to the server for it."""
+        client = opened.enter_context(self._listener.accept()[0])
+        return client, opened.enter_context(socket.create_connection(self._server_address))
 
     def join(self) -> None:
         self._thread.join()
@@ -340,6 +356,17 @@ def test_storing_and_loading_take_one_round_trip_each(cache_url: str, job: str) 
         cache.publish_policy(job, 0, b"w")
         cache.fetch_policy(job, 0)
         assert relay.round_trips == before + 4
+    relay.join()
+
+
+def test_a_connection_that_was_dropped_without_a_word_costs_a_probe(cache_url: str) -> None:
+    relay = _Relay(cache_url)
+    with CacheConnection(relay.url, timeout_s=30, idle_s=0) as cache:
+        cache.ping()
+        relay.silent.set()
+        before = time.monotonic()
+        cache.ping()
+        assert time.monotonic() - before < 10
     relay.join()
 
 
