@@ -5,14 +5,16 @@ policy, the connection. None of it can leak into a result: environments are rese
 seed, and a policy is used only for the job and version it was fetched for.
 """
 
+import contextlib
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from functions.actor.watchdog import CLOSING, CONSTRUCTION, STEP_TIMEOUT_S, watched
+from functions.actor.watchdog import CONSTRUCTION, Watchdog
 from shared.cache.client import TrajectoryCache
 from shared.contracts.rollouts import MAX_POLICY_BYTES, ActorReport, RolloutTask
 from shared.environments.building import Env, make_environment
@@ -22,7 +24,7 @@ from shared.trajectory.trajectory import encode_episode, encode_trajectory
 
 _LOG = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 2.0
-"""Longest time an environment may take to close: what hung in a step may hang there, too."""
+"""Longest time that the end of an environment is waited for."""
 
 
 class PolicyUnavailableError(RuntimeError):
@@ -51,10 +53,9 @@ class _Result:
 class Actor:
     """Does rollout tasks, one after the other."""
 
-    def __init__(self, cache: TrajectoryCache, *, step_timeout_s: float = STEP_TIMEOUT_S) -> None:
+    def __init__(self, cache: TrajectoryCache, *, watchdog: Watchdog | None = None) -> None:
         self._cache = cache
-        self._step_timeout_s = step_timeout_s
-        self._close_timeout_s = min(step_timeout_s, CLOSE_TIMEOUT_S)
+        self._watchdog = watchdog
         self._policy: tuple[tuple[str, str, int], NumpyPolicy] | None = None
         """What is warm: of which job, published under which lease_hash, which version."""
         self._kind: tuple[str, bool] | None = None
@@ -85,7 +86,7 @@ class Actor:
             rollout_started = time.perf_counter()
             fetch_s = rollout_started - started
             try:
-                result = _roll_out(task, envs, policy, starts, step_timeout_s=self._step_timeout_s)
+                result = _roll_out(task, envs, policy, starts, self._watchdog)
             except BaseException:
                 self.close()  # they may be broken for good
                 raise
@@ -157,12 +158,11 @@ class Actor:
             self.close()
             self._kind = kind
         num_envs = task.num_envs if task.mode == "sample" else 1
-        watch = watched(
-            task.env.env_id,
-            lambda: len(self._envs),
-            timeout_s=self._step_timeout_s,
-            awaited=CONSTRUCTION,
-        )
+        watch: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self._watchdog is not None and len(self._envs) < num_envs:
+            watch = self._watchdog.watching(
+                task.env.env_id, lambda: len(self._envs), awaited=CONSTRUCTION
+            )
         with watch:
             while len(self._envs) < num_envs:
                 self._envs.append(make_environment(task.env, raw_rewards=raw_rewards))
@@ -172,15 +172,25 @@ class Actor:
         """Close the environments; the cache client is the caller's."""
         envs, self._envs, self._kind = self._envs, [], None
         for env in envs:
-            env_id = "an environment" if env.spec is None else env.spec.id
-            try:
-                with watched(
-                    env_id, lambda: None, timeout_s=self._close_timeout_s, awaited=CLOSING
-                ):
-                    env.close()
-            except Exception as error:  # an environment may raise anything
-                # What it has broken it has broken already, and the next task is not to blame.
-                _LOG.warning("environment not closed", extra={"env": env_id, "why": repr(error)})
+            _close(env)
+
+
+def _close(env: Env) -> None:
+    """Close an environment, and go on without it: the next task is not to blame for this one."""
+    env_id = "an environment" if env.spec is None else env.spec.id
+
+    def close() -> None:
+        try:
+            env.close()
+        except Exception as error:  # an environment may raise anything
+            _LOG.warning("environment not closed", extra={"env": env_id, "why": repr(error)})
+
+    closing = threading.Thread(target=close, name="close", daemon=True)
+    closing.start()
+    closing.join(CLOSE_TIMEOUT_S)
+    if closing.is_alive():
+        why = f"{env_id}: closing it has not ended for {CLOSE_TIMEOUT_S:g} s"
+        _LOG.warning("environment not closed", extra={"env": env_id, "why": why})
 
 
 def _roll_out(
@@ -188,11 +198,10 @@ def _roll_out(
     envs: Sequence[Env],
     policy: NumpyPolicy,
     starts: Sequence[bytes],
-    *,
-    step_timeout_s: float,
+    watchdog: Watchdog | None,
 ) -> _Result:
     if task.mode == "evaluate":
-        episode = evaluate_episode(task, envs[0], policy, step_timeout_s=step_timeout_s)
+        episode = evaluate_episode(task, envs[0], policy, watchdog=watchdog)
         return _Result(
             payload=encode_episode(episode),
             steps=episode.length,
@@ -200,7 +209,7 @@ def _roll_out(
             episode_lengths=(episode.length,),
             dropped_episodes=episode.dropped_episodes,
         )
-    trajectory = sample_fragment(task, envs, policy, starts=starts, step_timeout_s=step_timeout_s)
+    trajectory = sample_fragment(task, envs, policy, starts=starts, watchdog=watchdog)
     return _Result(
         payload=encode_trajectory(trajectory),
         steps=trajectory.num_steps,

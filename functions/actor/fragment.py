@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from functions.actor.errors import RolloutError
-from functions.actor.watchdog import EnvironmentHungError
 from shared.environments.building import Env
 from shared.environments.games import FinishedGame, games_of
 from shared.environments.spaces import checked_observation, is_image
@@ -147,8 +146,6 @@ class Fragment:
         try:
             snapshot = decode(left)
             self.observation[0, b] = self._first((resume(self._envs[b], snapshot), None))
-        except EnvironmentHungError:
-            raise
         except Exception as error:  # an environment may raise anything
             # Each actor that has it next would fail as well, for as long as the job lives.
             self._tell_begun_anew(b, error)
@@ -202,8 +199,6 @@ class Fragment:
         """Return an environment's state, or why it cannot be kept at this moment."""
         try:
             return save_state(self._envs[b])
-        except EnvironmentHungError:
-            raise
         except Exception as error:  # an environment may raise anything, and a broken one will
             return error
 

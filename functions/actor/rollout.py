@@ -6,6 +6,7 @@ Invariant: a rollout depends on its task and the policy's weights alone, not on 
 did before, so that a repeated rollout is the same rollout to the last bit.
 """
 
+import contextlib
 import math
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES, DroppedEpisodes
 from functions.actor.errors import DIVERGED, RolloutError, environment_frames
 from functions.actor.fragment import Fragment, first_not_finite, noise_generator
-from functions.actor.watchdog import STEP_TIMEOUT_S, watched
+from functions.actor.watchdog import Watchdog
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env
 from shared.environments.games import games_of, whole_games
@@ -41,7 +42,7 @@ def sample_fragment(
     policy: NumpyPolicy,
     *,
     starts: Sequence[bytes] = (),
-    step_timeout_s: float = STEP_TIMEOUT_S,
+    watchdog: Watchdog | None = None,
 ) -> Trajectory:
     """Take `task.steps` sampled steps, shared equally among the environments.
 
@@ -54,11 +55,11 @@ def sample_fragment(
         envs: `task.num_envs` environments of the same kind.
         policy: Samples the actions.
         starts: Where the episodes to go on with were left; an empty one begins anew.
-        step_timeout_s: Longest that one step or reset may take.
+        watchdog: Notices a step or reset that hangs.
 
     Raises:
         RolloutError: The policy does not fit the environment or is not finite, the environment
-            raised, hangs or gave what its spaces do not allow, or too many episodes were dropped.
+            raised or gave what its spaces do not allow, or too many episodes were dropped.
     """
     num_steps = _steps_of_each(task, envs)
     env_id = task.env.env_id
@@ -81,7 +82,7 @@ def sample_fragment(
         translate=_translator(env_id, envs[0], policy, num_envs=1),
     )
     # What is not finite is reported once, by name and step, instead of as warnings.
-    watch = watched(env_id, lambda: fragment.progress, timeout_s=step_timeout_s)
+    watch = _watching(watchdog, env_id, lambda: fragment.progress)
     with np.errstate(all="ignore"), watch:
         _roll_out(task, fragment, sampler, dropped, translate, starts)
         log_prob = sampler.log_prob()
@@ -128,7 +129,7 @@ def _steps_of_each(task: RolloutTask, envs: Sequence[Env]) -> int:
 
 
 def evaluate_episode(
-    task: RolloutTask, env: Env, policy: NumpyPolicy, *, step_timeout_s: float = STEP_TIMEOUT_S
+    task: RolloutTask, env: Env, policy: NumpyPolicy, *, watchdog: Watchdog | None = None
 ) -> Episode:
     """Play one episode with the most likely action at every step; `task.steps` plays no part.
 
@@ -140,7 +141,7 @@ def evaluate_episode(
     env = whole_games(env)
     env_id = task.env.env_id
     play = _Play(env_id, env, policy, _translator(env_id, env, policy, num_envs=1))
-    watch = watched(env_id, lambda: play.progress, timeout_s=step_timeout_s)
+    watch = _watching(watchdog, env_id, lambda: play.progress)
     with np.errstate(all="ignore"), watch:
         try:
             play.through(seed=task.seed)
@@ -165,6 +166,12 @@ def evaluate_episode(
         length=play.length,
         dropped_episodes=play.num_dropped,
     )
+
+
+def _watching(
+    watchdog: Watchdog | None, env_id: str, progress: Callable[[], object]
+) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if watchdog is None else watchdog.watching(env_id, progress)
 
 
 class _Play:

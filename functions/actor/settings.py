@@ -17,3 +17,5 @@ class Settings(LambdaSettings):
     step_timeout_s: Annotated[FiniteFloat, Field(gt=0)] = STEP_TIMEOUT_S
     """Longest wait for one step or reset of an environment; the function's own time-out, which is
     the last to act, should be longer."""
+    runtime_api: Annotated[str, Field(validation_alias="AWS_LAMBDA_RUNTIME_API")] = ""
+    """Set by Lambda: where invocations come from and answers go, host and port."""

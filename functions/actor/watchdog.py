@@ -1,17 +1,18 @@
-"""Ends a rollout whose environment hangs, with an error instead of the function's time-out.
+"""Notices an environment that hangs, from a thread of its own.
 
-A timer's signal looks from time to time whether the rollout got on, so that a step costs nothing
-for being watched. It reaches whatever Python code an environment runs or sleeps in; a library
-that never returns to Python is ended by the function's own time-out.
+The thread shares nothing with the code it looks at: an environment may use signals and timers as it
+likes. From time to time it looks whether the rollout got on, so that a step costs nothing for being
+watched. It cannot interrupt what hangs; what happens then is decided by whoever made the watchdog.
 """
 
 import contextlib
-import signal
+import faulthandler
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from types import FrameType
+from dataclasses import dataclass
 
 from functions.actor.errors import RolloutError, environment_frames
 
@@ -19,54 +20,92 @@ STEP_TIMEOUT_S = 30.0
 """Longest step, reset or construction by default: half of the function's own time-out."""
 STEP = "no step or reset has ended"
 CONSTRUCTION = "its constructor has not ended"
-CLOSING = "closing it has not ended"
 _LOOKS = 20
-"""Looks per time-out: a rollout that hangs is ended at most a twentieth of it late."""
+"""Looks per time-out: what hangs is noticed at most a twentieth of it late."""
+_BACKSTOP = 1.25
+"""Time-outs after which the process ends although no look was possible."""
 
 
 class EnvironmentHungError(RolloutError):
     """No step, reset or construction ended in time."""
 
 
-@contextlib.contextmanager
-def watched(
-    env_id: str, progress: Callable[[], object], *, timeout_s: float, awaited: str = STEP
-) -> Iterator[None]:
-    """Raise in the body when nothing has changed for too long.
+@dataclass(slots=True)
+class Patience:
+    """Since when nothing has changed."""
 
-    Does nothing outside the main thread, which alone receives signals.
+    timeout_s: float
+    seen: object
+    since: float
 
-    Args:
-        env_id: For the message.
-        progress: Returns something that differs after every step.
+    def is_over(self, latest: object, now: float) -> bool:
+        """Look once; return whether nothing has changed for too long."""
+        if latest != self.seen:
+            self.seen, self.since = latest, now
+        return now - self.since >= self.timeout_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watchdog:
+    """Watches code, one piece after the other.
+
+    Attributes:
         timeout_s: Longest time without a change.
-        awaited: What has not happened then, `STEP`, `CONSTRUCTION` or `CLOSING`.
-
-    Raises:
-        EnvironmentHungError: Nothing has changed for `timeout_s`.
+        give_up: Told what hangs, and where, in the watchdog's thread; again after each further
+            time-out, if it returns.
+        ends_process: Whether to end the process where Python itself stands still, because a library
+            keeps its lock. The interpreter then writes to standard error where that was.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    seen, since = progress(), time.monotonic()
 
-    def look(signum: int, frame: FrameType | None) -> None:
-        nonlocal seen, since
-        now, latest = time.monotonic(), progress()
-        if latest != seen:
-            seen, since = latest, now
-        elif now - since >= timeout_s:
-            where = environment_frames(traceback.extract_stack(frame))
-            raise EnvironmentHungError(
-                f"{env_id}: {awaited} for {timeout_s:g} s, and was given up; if "
-                "the environment is merely slow, raise NITRO_STEP_TIMEOUT_S (the function's own "
-                f"time-out must leave room for it){where}"
-            )
+    timeout_s: float
+    give_up: Callable[[EnvironmentHungError], None]
+    ends_process: bool = False
 
-    before = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, timeout_s / _LOOKS, timeout_s / _LOOKS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+    @contextlib.contextmanager
+    def watching(
+        self, env_id: str, progress: Callable[[], object], *, awaited: str = STEP
+    ) -> Iterator[None]:
+        """Watch the body, which runs in the calling thread.
+
+        Args:
+            env_id: For the message.
+            progress: Returns something that differs after every step.
+            awaited: What has not happened when the time is over, `STEP` or `CONSTRUCTION`.
+        """
+        watched, over, ending = threading.get_ident(), threading.Event(), threading.Lock()
+        patience = Patience(self.timeout_s, progress(), time.monotonic())
+
+        def look() -> None:
+            while not over.wait(self.timeout_s / _LOOKS):
+                before = patience.since
+                is_over = patience.is_over(progress(), time.monotonic())
+                if patience.since != before:
+                    self._set_backstop()
+                with ending:
+                    if is_over and not over.is_set():
+                        self.give_up(self._error(env_id, watched, awaited))
+                        patience.since = time.monotonic()
+
+        self._set_backstop()
+        thread = threading.Thread(target=look, name="watchdog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            with ending:  # what is being given up is never half done
+                over.set()
+            thread.join()
+            if self.ends_process:
+                faulthandler.cancel_dump_traceback_later()
+
+    def _set_backstop(self) -> None:
+        if self.ends_process:
+            faulthandler.dump_traceback_later(self.timeout_s * _BACKSTOP, exit=True)
+
+    def _error(self, env_id: str, thread: int, awaited: str) -> EnvironmentHungError:
+        where = environment_frames(traceback.extract_stack(sys._current_frames().get(thread)))
+        return EnvironmentHungError(
+            f"{env_id}: {awaited} for {self.timeout_s:g} s, and was given up; if the environment "
+            "is merely slow, raise NITRO_STEP_TIMEOUT_S (the function's own time-out must leave "
+            f"room for it){where}"
+        )

@@ -1,4 +1,7 @@
-"""`nitro evaluate`: deterministic episodes with a run's policy, in this process."""
+"""`nitro evaluate`: deterministic episodes with a run's policy, in this process.
+
+There is no watchdog: a person waits here, who has Ctrl-C.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,9 +25,6 @@ from shared.environments.building import Env, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.policy.numpy_policy import NumpyPolicy
 from shared.trajectory.seeds import actor_seed
-
-_STEP_TIMEOUT_S = 600.0
-"""A person waits here, and drawing takes its time."""
 
 
 class EvaluationReport(BaseModel):
@@ -140,7 +140,6 @@ def _play(
                 ),
                 env,
                 policy,
-                step_timeout_s=_STEP_TIMEOUT_S,
             )
             for index in range(episodes)
         ]

@@ -3,7 +3,7 @@
 Invocations wait in one queue, first come first served, until an environment polls. In flight
 (queued or running) there are never more than the concurrency limit; asynchronous events above it
 wait in a backlog, synchronous invocations are refused. An accepted invocation ends exactly once:
-by its response, its time-out, or the loss of its environment.
+by its response, its time-out, or the loss of its environment, unless that declined it.
 """
 
 import asyncio
@@ -25,6 +25,8 @@ from services.emulator.invocation import (
 )
 
 _logger = logging.getLogger(__name__)
+_MOST_DECLINES = 100
+"""How often one invocation goes on to another environment: more than there are with old code."""
 
 
 class Dispatcher:
@@ -277,13 +279,21 @@ class Dispatcher:
     def environment_lost(self, environment: Environment, reason: str) -> None:
         """End what runs on an environment that is gone; what had not started yet is queued again.
 
-        The reason is as Lambda words it, such as "exit status 1". Nothing happens the second time.
+        So is what an environment declined. The reason is as Lambda words it, such as "exit status
+        1". Nothing happens the second time.
         """
         invocation = environment.invocation
         self._retire(environment)
         if invocation is None:
             return
-        if invocation.request_id not in self._running:
+        started = invocation.request_id in self._running
+        if started and environment.declined and invocation.declined < _MOST_DECLINES:
+            invocation.declined += 1
+            del self._running[invocation.request_id]
+            while invocation.timers:
+                invocation.timers.pop().cancel()
+            started = False
+        if not started:
             environment.invocation = None
             self._queue.appendleft(invocation)
             self._match()

@@ -41,6 +41,8 @@ class Invocation:
     """Retries after a failed asynchronous attempt."""
     duplicate: bool = False
     """A second delivery of the same event, on purpose."""
+    declined: int = 0
+    """Environments that left it to another."""
     arrived_at: float = 0.0
     started_at: float = 0.0
     init_s: float | None = None

@@ -39,6 +39,8 @@ class Environment:
     served: int = 0
     let_go: bool = False
     """Whether it was ended for having idled too long."""
+    declined: bool = False
+    """Whether it ended to leave its invocation to another, by exit status 75 (`EX_TEMPFAIL`)."""
     connection: Peer | None = None
     """Peer of its latest poll."""
     poll: asyncio.Future[Invocation | None] | None = None

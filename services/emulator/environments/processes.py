@@ -187,6 +187,7 @@ class ProcessEnvironments:
                 self._settings.init_timeout_s, self._init_timed_out, slot, environment
             )
             return_code = await process.wait()
+            environment.declined = return_code == os.EX_TEMPFAIL
             init_timer.cancel()
             environment.kill()  # whatever it started itself and left behind
             return _exit_reason(return_code)

@@ -200,36 +200,6 @@ def test_packages_of_ones_own_are_imported_once_at_start(tmp_path: Path) -> None
     assert (tmp_path / "imports").read_text() == "x"
 
 
-def test_what_hangs_is_refused_by_name(
-    tmp_path: Path, cache_url: str, job: str, make_task: MakeTask
-) -> None:
-    (tmp_path / "stuck_envs.py").write_text(
-        "import threading, gymnasium\n"
-        "from gymnasium.envs.classic_control import PendulumEnv\n"
-        "class Stuck(PendulumEnv):\n"
-        "    def reset(self, **kwargs):\n"
-        "        threading.Event().wait()\n"
-        "gymnasium.register('Stuck-v0', entry_point=lambda: threading.Event().wait())\n"
-        "gymnasium.register('StuckReset-v0', entry_point=Stuck)\n"
-    )
-    sample = make_task("StuckReset-v0", job_id=job).model_dump(mode="json")
-    built, reset, sampled = _replies(
-        [
-            {"mode": "describe", "env": {"env_id": "Stuck-v0"}},
-            {"mode": "describe", "env": {"env_id": "StuckReset-v0"}},
-            sample,
-        ],
-        NITRO_CACHE_URL=cache_url,
-        NITRO_ENVIRONMENT_PACKAGES="stuck_envs",
-        NITRO_STEP_TIMEOUT_S="0.5",
-        PYTHONPATH=f"{tmp_path}:{_PROCESS['PYTHONPATH']}",
-    )
-    assert "UnsupportedEnvironment: env_id 'Stuck-v0' cannot be built" in built["error"]
-    assert "its constructor has not ended for 0.5 s" in built["error"]
-    assert "StuckReset-v0: no step or reset has ended for 0.5 s" in reset["error"]
-    assert "StuckReset-v0: no step or reset has ended for 0.5 s" in sampled["error"]
-
-
 @pytest.mark.parametrize(
     ("environment", "message"),
     [

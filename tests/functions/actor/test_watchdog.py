@@ -1,18 +1,16 @@
-"""Rollouts whose environment hangs, and those that only take their time."""
+"""Code that hangs and code that only takes its time, as a watchdog tells them apart."""
 
-import inspect
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import numpy as np
-import pytest
 
-from functions.actor import watchdog
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from functions.actor.watchdog import EnvironmentHungError, watched
+from functions.actor.watchdog import CONSTRUCTION, EnvironmentHungError, Patience, Watchdog
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
 from shared.policy.numpy_policy import NumpyPolicy
@@ -22,152 +20,125 @@ MakeTask = Callable[..., RolloutTask]
 LoadPolicy = Callable[[int, int], NumpyPolicy]
 
 
-def test_a_step_that_hangs_is_ended_and_named(
-    make_task: MakeTask, load_discrete: LoadPolicy
-) -> None:
-    policy = load_discrete(2, 2)
-    task = make_task(env_kwargs={"script": "...h"})
-    before = signal.getsignal(signal.SIGALRM)
-    message = "Scripted-v0: no step or reset has ended for 1 s.* raise NITRO_STEP_TIMEOUT_S"
-    with pytest.raises(EnvironmentHungError, match=message) as caught:
-        sample_fragment(task, [make_environment(task.env)], policy, step_timeout_s=1.0)
-    first, *frames = str(caught.value).splitlines()
-    assert frames[0].endswith(", in step")  # not the calls of ours and Gymnasium's that lead there
-    assert f'File "{inspect.getfile(ScriptedEnv)}", line ' in frames[0]
-    assert frames[1].strip() == "threading.Event().wait()"
-    with pytest.raises(EnvironmentHungError, match=message):
-        evaluate_episode(task, make_environment(task.env), policy, step_timeout_s=1.0)
-    assert signal.getsignal(signal.SIGALRM) is before
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+class Ending:
+    """Notes what hangs, and lets it go on."""
+
+    def __init__(self) -> None:
+        self.errors: list[EnvironmentHungError] = []
+        self.threads: list[str] = []
+        self.go_on = threading.Event()
+
+    def __call__(self, error: EnvironmentHungError) -> None:
+        self.errors.append(error)
+        self.threads.append(threading.current_thread().name)
+        self.go_on.set()
 
 
-def test_a_step_that_hangs_in_a_broken_episode_is_not_tried_again(
-    make_task: MakeTask, load_discrete: LoadPolicy
-) -> None:
-    task = make_task(env_kwargs={"script": ".rh....."})
-    with pytest.raises(EnvironmentHungError, match="no step or reset has ended for 0.2 s"):
-        sample_fragment(task, [make_environment(task.env)], load_discrete(2, 2), step_timeout_s=0.2)
+def test_what_hangs_is_told_with_its_line_by_a_thread_of_its_own() -> None:
+    ending = Ending()
+    dog = Watchdog(timeout_s=0.2, give_up=ending)
+    with dog.watching("Stuck-v0", lambda: 0, awaited=CONSTRUCTION):
+        assert ending.go_on.wait(60)
+    (error,) = ending.errors
+    first, *frames = str(error).splitlines()
+    assert first.startswith("Stuck-v0: its constructor has not ended for 0.2 s")
+    assert "raise NITRO_STEP_TIMEOUT_S" in first
+    assert any(frame.strip() == "signaled = self._cond.wait(timeout)" for frame in frames)
+    assert ending.threads == ["watchdog"]
+    assert "watchdog" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_code_that_uses_the_alarm_itself_is_watched_all_the_same() -> None:
+    """A simulator may have timers of its own, and take away anybody else's."""
+    ending, alarms = Ending(), []
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        alarms.append(1)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with Watchdog(timeout_s=0.3, give_up=ending).watching("Alarmed-v0", lambda: 0):
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+            assert ending.go_on.wait(60)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(ending.errors) == 1
+    assert alarms
 
 
 def test_what_gets_on_is_left_alone_however_long_it_takes() -> None:
+    ending, enough = Ending(), threading.Event()
     looks = 0
 
     def progress() -> int:
         nonlocal looks
         looks += 1
+        if looks == 100:  # five time-outs
+            enough.set()
         return looks
 
-    with watched("Slow-v0", progress, timeout_s=0.02):
-        while looks < 20:  # five time-outs
-            signal.pause()
+    with Watchdog(timeout_s=0.02, give_up=ending).watching("Slow-v0", progress):
+        assert enough.wait(60)
+    assert ending.errors == []
 
 
-class Clock:
-    """Stands in for the module `time`: at 100 s until it is told otherwise."""
-
-    now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def look_at(self, now: float) -> None:
-        """Let the watchdog look at that time."""
-        self.now = now
-        signal.raise_signal(signal.SIGALRM)
+def test_the_time_out_counts_from_the_look_that_saw_the_last_change() -> None:
+    patience = Patience(1000.0, seen=0, since=100.0)
+    looks = [(0, 1099.0), (1, 1100.0), (1, 2099.0), (2, 3500.0), (2, 4499.0)]
+    assert [patience.is_over(seen, now) for seen, now in looks] == [False] * 5
+    assert patience.is_over(2, 4500.0)
 
 
-@pytest.fixture
-def look_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    clock = Clock()
-    monkeypatch.setattr(watchdog, "time", clock)
-    return clock.look_at
+def test_what_does_not_even_begin_is_over_after_one_time_out() -> None:
+    patience = Patience(1000.0, seen=0, since=100.0)
+    assert not patience.is_over(0, 1099.0)
+    assert patience.is_over(0, 1100.0)
 
 
-def test_what_does_not_even_begin_is_ended_after_one_time_out(
-    look_at: Callable[[float], None],
+class Noting(Watchdog):
+    """Keeps what it could look at."""
+
+    progress: Callable[[], object] = staticmethod(lambda: None)
+
+    @contextmanager
+    def watching(
+        self, env_id: str, progress: Callable[[], object], *, awaited: str = ""
+    ) -> Iterator[None]:
+        object.__setattr__(self, "progress", progress)
+        yield
+
+
+def test_every_step_and_reset_of_every_environment_is_progress(
+    make_task: MakeTask, load_discrete: LoadPolicy
 ) -> None:
-    with watched("Stuck-v0", lambda: 0, timeout_s=1000):
-        look_at(1099.0)
-        with pytest.raises(EnvironmentHungError, match="Stuck-v0: no step or reset has ended"):
-            look_at(1100.0)
+    dog = Noting(timeout_s=1000, give_up=Ending())
+    seen: list[object] = []
 
-
-def test_the_time_out_counts_from_the_look_that_saw_the_last_change(
-    look_at: Callable[[float], None],
-) -> None:
-    steps = 0
-    with watched("Slow-v0", lambda: steps, timeout_s=1000):
-        look_at(1099.0)
-        steps = 1
-        look_at(1100.0)
-        look_at(2099.0)
-        steps = 2
-        look_at(3500.0)
-        look_at(4499.0)
-        with pytest.raises(EnvironmentHungError, match="Slow-v0: no step or reset has ended"):
-            look_at(4500.0)
-
-
-def test_every_step_and_reset_of_every_environment_has_a_time_out_of_its_own(
-    make_task: MakeTask,
-    load_discrete: LoadPolicy,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr(watchdog, "time", clock)
-
-    class Slow(ScriptedEnv):
+    class Looking(ScriptedEnv):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            clock.look_at(clock.now + 600)
+            seen.append(dog.progress())
             return super().reset(seed=seed, options=options)
 
         def step(self, action: np.int64) -> Any:
-            clock.look_at(clock.now + 600)
+            seen.append(dog.progress())
             return super().step(action)
 
     task = make_task(steps=12, num_envs=3)
-    envs = [Slow("...x....")] + [Slow() for _ in range(2)]
-    trajectory = sample_fragment(task, envs, load_discrete(2, 2), step_timeout_s=1000)
+    envs = [Looking("...x....")] + [Looking() for _ in range(2)]
+    trajectory = sample_fragment(task, envs, load_discrete(2, 2), watchdog=dog)
     assert trajectory.dropped_episodes == 1
-    assert clock.now == 100 + 600 * (3 + 3 * 4 + 1 + 4)
+    assert len(seen) == len(set(seen)) == 3 + 3 * 4 + 1 + 4
 
 
-def test_it_looks_several_times_per_time_out() -> None:
-    with watched("Any-v0", lambda: None, timeout_s=1000):
-        first_s, interval_s = signal.getitimer(signal.ITIMER_REAL)
-    assert 0 < first_s <= interval_s == 50
-
-
-def test_outside_the_main_thread_nothing_is_watched() -> None:
-    reached = threading.Event()
-
-    def work() -> None:
-        with watched("Any-v0", lambda: None, timeout_s=0.001):
-            reached.set()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert reached.is_set()
-
-
-def test_a_reset_counts_as_progress_of_an_evaluation(
-    make_task: MakeTask, load_discrete: LoadPolicy, monkeypatch: pytest.MonkeyPatch
+def test_a_reset_is_progress_of_an_evaluation(
+    make_task: MakeTask, load_discrete: LoadPolicy
 ) -> None:
-    looked_at: list[Callable[[], object]] = []
-
-    def watching(
-        env_id: str, progress: Callable[[], object], **_: object
-    ) -> AbstractContextManager[None]:
-        looked_at.append(progress)
-        assert progress() == 0
-        return nullcontext()
-
-    monkeypatch.setattr("functions.actor.rollout.watched", watching)
+    dog = Noting(timeout_s=1000, give_up=Ending())
     task = make_task(env_kwargs={"script": "..r...t"})  # dropped once, so reset twice
-    episode = evaluate_episode(task, make_environment(task.env), load_discrete(2, 2))
-    (progress,) = looked_at
-    assert (episode.length, progress()) == (4, 2 + 3 + 4)
+    env = make_environment(task.env)
+    episode = evaluate_episode(task, env, load_discrete(2, 2), watchdog=dog)
+    assert (episode.length, dog.progress()) == (4, 2 + 3 + 4)
 
 
 def test_everything_that_is_tried_has_a_time_out_of_its_own(make_task: MakeTask) -> None:

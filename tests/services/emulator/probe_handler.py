@@ -58,6 +58,14 @@ def _exit(event: dict[str, Any], context: Any) -> None:
     os._exit(event.get("code", 3))
 
 
+def _decline_once(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    mark = Path(event["mark"])
+    if not mark.exists():
+        mark.touch()
+        os._exit(os.EX_TEMPFAIL)
+    return _describe(event, context)
+
+
 def _child(event: dict[str, Any], context: Any) -> int:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid
 
@@ -73,6 +81,7 @@ _ACTIONS = {
     "sleep": lambda event, context: time.sleep(event["seconds"]),
     "raise": _raise,
     "exit": _exit,
+    "decline_once": _decline_once,
     "segfault": lambda event, context: faulthandler._sigsegv(),  # type: ignore[attr-defined]
     "big": lambda event, context: "x" * event["size"],
     "child": _child,

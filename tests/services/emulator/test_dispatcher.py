@@ -63,6 +63,27 @@ def test_an_invocation_whose_environment_goes_before_it_starts_is_the_next_ones(
     asyncio.run(scenario())
 
 
+def test_an_invocation_that_every_environment_declines_fails_in_the_end() -> None:
+    async def scenario() -> int:
+        dispatcher = Dispatcher(
+            Faults(FaultSettings()), concurrency_limit=9, timeout_s=9.0, memory_mb=128
+        )
+        invocation = Invocation(
+            request_id="r", payload=b"{}", arn="arn", version="1", trace_id="trace"
+        )
+        dispatcher.submit(invocation)
+        declined = 0
+        while dispatcher.in_flight:
+            environment = Environment(name="any", kill=lambda: None, declined=True)
+            assert await dispatcher.next_invocation(environment) is invocation
+            dispatcher.environment_lost(environment, "exit status 75")
+            declined += 1
+        assert dispatcher.counts["function_errors"] == 1
+        return declined
+
+    assert asyncio.run(scenario()) == 101
+
+
 def test_first_come_first_served(start_emulator: StartEmulator, tmp_path: Path) -> None:
     emulator = start_emulator()
     release = tmp_path / "release"

@@ -46,6 +46,18 @@ def test_a_dying_environment_is_an_exit_error_and_is_replaced(
     assert emulator.invoke({"still": "there"}).payload == {"still": "there"}
 
 
+def test_what_an_environment_declines_goes_to_another_and_nobody_hears_of_it(
+    start_emulator: StartEmulator, tmp_path: Path
+) -> None:
+    emulator = start_emulator()
+    first = pid_of(emulator)
+    invoked = emulator.invoke({"do": "decline_once", "mark": str(tmp_path / "mark")})
+    assert (invoked.status, invoked.function_error) == (200, None)
+    assert invoked.payload["pid"] != first
+    stats = emulator.stats()
+    assert (stats["invoked"], stats["environments_lost"], stats["function_errors"]) == (2, 0, 0)
+
+
 def test_a_time_out_kills_the_environment_and_a_fresh_one_follows(
     start_emulator: StartEmulator, tmp_path: Path
 ) -> None:

@@ -1,0 +1,51 @@
+"""Which files of environments of one's own this process runs, and whether they have changed since.
+
+A process lives from job to job. Whoever repairs an environment and resumes a job wants the repaired
+one, not what a process loaded before. A job that trains is left alone: its actors go on with what
+they have.
+"""
+
+import contextlib
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+
+_INSTALLED = tuple(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_OURS = frozenset({"functions", "learning", "nitro", "services", "shared"})
+
+
+class LoadedCode:
+    """The files, with the time of their last change as they were loaded."""
+
+    def __init__(self, packages: Iterable[str]) -> None:
+        """Look at what these packages have loaded; without any there is nothing to look at."""
+        self._tops = frozenset(name.partition(":")[0].partition(".")[0] for name in packages)
+        self._changed_at: dict[str, int | None] = {}
+        self._note()
+
+    def has_changed(self) -> bool:
+        """Whether a file differs from what was loaded."""
+        self._note()
+        return any(_changed_at(file) != then for file, then in self._changed_at.items())
+
+    def _note(self) -> None:
+        """Remember what was loaded since."""
+        if not self._tops:
+            return
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if file and file not in self._changed_at and self._is_own(name, file):
+                self._changed_at[file] = _changed_at(file)
+
+    def _is_own(self, name: str, file: str) -> bool:
+        top = name.partition(".")[0]
+        return top in self._tops or not (top in _OURS or file.startswith(_INSTALLED))
+
+
+def _changed_at(file: str) -> int | None:
+    with contextlib.suppress(OSError):
+        return Path(file).stat().st_mtime_ns
+    return None
