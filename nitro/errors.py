@@ -6,6 +6,8 @@ EXIT_USAGE = 2
 """The input or the machine does not allow what was asked."""
 EXIT_INTERRUPTED = 130
 """The user asked to stop."""
+EXIT_UNREAD = 141
+"""Nobody reads standard output any more; a shell reports the same for what SIGPIPE ends."""
 
 
 class CommandError(Exception):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from rich.console import JustifyMethod
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +12,14 @@ _CONTROL = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]"
 )
 """Characters that command a terminal, or turn the order of a line's characters round."""
+
+
+class Output(Console):
+    """A console that raises `BrokenPipeError` when nobody reads; `Console` ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command, which says so."""
+        raise BrokenPipeError
 
 
 def plain(line: str) -> str:

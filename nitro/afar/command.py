@@ -64,14 +64,12 @@ def logout() -> None:
 
 def follow(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
     """Show a job live until it ends. Ctrl-C leaves it running."""
-    from rich.console import Console
-
     from nitro.cli.progress import progress_view
     from nitro.client.connection import connect
     from nitro.client.follow import follow as followed
-    from nitro.tables import plain
+    from nitro.tables import Output, plain
 
-    with connect(api_url, runs_dir) as client, progress_view(Console()) as view:
+    with connect(api_url, runs_dir) as client, progress_view(Output()) as view:
         for snapshot in followed(client, job_id, check=lambda: None):
             view.show(snapshot)
     job = snapshot.job

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -29,7 +30,7 @@ from nitro.runs.finished import finished_folder
 from nitro.runs.reading import read_run
 from nitro.runs.seeds import SeedsSummary, SeedSummary, seeds_table, sum_up
 from nitro.runs.summary import duration, number, summarise
-from nitro.tables import columns_table
+from nitro.tables import Output, columns_table
 from shared.contracts.job_spec import MAX_SEED
 from shared.contracts.jobs import FINISHED, Job
 
@@ -77,7 +78,7 @@ def train_seeds(
     """Train a job once with each seed, and return the exit code."""
     if request.spec is None:
         raise CommandError("--seeds: is for a new job; continue each seed's run with --resume")
-    console = Console(file=None if request.as_json else stdout, stderr=request.as_json)
+    console = Output(file=None if request.as_json else stdout, stderr=request.as_json)
     if api.system is not None:
         end_left_over(
             api,
@@ -93,9 +94,9 @@ def train_seeds(
         interrupts.armed = True
         with _view(console) as view:
             snapshots = _watch(job_ids, api, interrupts, view)
-    except (KeyboardInterrupt, SystemExit, CommandError):
+    except (KeyboardInterrupt, SystemExit, CommandError, BrokenPipeError):
         for job_id in job_ids.values():
-            console.print(_left(job_id, api), soft_wrap=True, markup=False, highlight=False)
+            typer.echo(_left(job_id, api), err=True)
         raise
     if all(snapshot.job.environment is None for snapshot in snapshots.values()):
         require_admitted(snapshots[seeds[0]].job)

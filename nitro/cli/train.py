@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+import typer
 from pydantic import JsonValue
-from rich.console import Console
 
 from nitro.cli.conclusion import conclude
 from nitro.cli.interrupts import Interrupts
@@ -24,6 +24,7 @@ from nitro.spec.scaling_option import parse_scaling
 from nitro.spec.spec_file import parse_actors
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
+from nitro.tables import Output
 from nitro.tracking.tracker import require_tracker
 from nitro.tracking.tracking import told_to
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -133,7 +134,7 @@ def most_actors(request: TrainRequest) -> int:
 
 def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: TextIO) -> int:
     """Train to the end and return the exit code."""
-    console = Console(file=None if request.as_json else stdout, stderr=request.as_json)
+    console = Output(file=None if request.as_json else stdout, stderr=request.as_json)
     keyed = request.idempotency_key is not None
 
     def tell(text: str) -> None:
@@ -158,10 +159,9 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
                 request.track, job, runs_dir=request.runs_dir, note=view.note
             ) as tell_tracker:
                 snapshot = _watch(job.job_id, api, interrupts, view, tell_tracker)
-    except (KeyboardInterrupt, SystemExit, CommandError):
+    except (KeyboardInterrupt, SystemExit, CommandError, BrokenPipeError):
         # Past the console: a signal in the middle of a line leaves it keeping all that follows.
-        console.file.write(f"{_left(job.job_id, api)}\n")
-        console.file.flush()
+        typer.echo(_left(job.job_id, api), err=True)
         raise
     require_admitted(snapshot.job)
     interrupts.armed = False  # nothing is left to stop

@@ -1,5 +1,6 @@
 """What is wrong with a job's fields, in the words of whoever typed them."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -22,6 +23,8 @@ _FORMS = {
     KEY_FORM: "must be 1 to 128 visible ASCII characters",
 }
 """Forms of texts in words: nobody should have to read a regular expression."""
+_IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z0-9][\w./-]*)", re.ASCII)
+"""How Gymnasium names an environment together with the module that registers it."""
 
 
 def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:
@@ -42,6 +45,12 @@ def explained(details: Mapping[str, object], field: str, known: Sequence[str]) -
     if details["type"] == "string_pattern_mismatch":
         context = details.get("ctx")
         form = context.get("pattern") if isinstance(context, Mapping) else None
+        if form == ENV_ID_FORM and (import_path := _IMPORT_PATH.fullmatch(str(details["input"]))):
+            module, name = import_path.groups()
+            return (
+                f"{details['input']} names a module as well: write {name} and add "
+                f"--environment-package {module} (environment_packages in Python)"
+            )
         return _FORMS.get(str(form), "has a form that is not allowed")
     return str(details["msg"]).removeprefix("Value error, ")
 

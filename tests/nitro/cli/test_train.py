@@ -24,6 +24,7 @@ from nitro.cli.main import app
 from nitro.cli.train import TrainRequest, most_actors, train
 from nitro.client.client import NitroClient
 from nitro.client.errors import ApiUnreachableError
+from nitro.errors import EXIT_UNREAD
 from nitro.hints import Place
 from nitro.local.access import Api
 from nitro.local.ports import free_ports
@@ -185,6 +186,20 @@ def test_two_interrupts_kill_everything_and_one_stops_the_resumed_job_after_its_
     eventually(lambda: not any(alive(pid) for pid in family))
 
 
+def test_output_that_nobody_reads_any_more_ends_the_command_quietly(tmp_path: Path) -> None:
+    where = ("--runs-dir", str(tmp_path / "my runs"))
+    with started("train", "CartPole-v1", "--rounds", "100000", *where) as process:
+        assert process.stdout is not None
+        job_id = process.stdout.readline().split()[-1]
+        process.stdout.close()  # as `head -1` does
+        assert process.stderr is not None
+        errors = process.stderr.read()
+        assert process.wait(120) == EXIT_UNREAD
+    assert "Traceback" not in errors
+    resumed = f"nitro train --resume {job_id} --runs-dir '{tmp_path / 'my runs'}'"
+    assert errors.splitlines()[-2].endswith(resumed)
+
+
 def test_a_command_that_leaves_another_machines_job_says_that_it_goes_on(
     system: LocalSystem, client: NitroClient, endless_job: JobSpec, tmp_path: Path
 ) -> None:
@@ -197,7 +212,7 @@ def test_a_command_that_leaves_another_machines_job_says_that_it_goes_on(
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 143
-    assert f"end it with: nitro jobs stop {job_id}" in errors
+    assert f"nitro jobs stop {job_id}" in errors.partition("end it with: ")[2]
     assert client.get(job_id).status == "running"
     client.stop(job_id)
     eventually(lambda: client.get(job_id).status == "stopped")

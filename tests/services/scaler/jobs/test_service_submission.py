@@ -105,7 +105,7 @@ def test_a_target_without_evaluations_is_refused_but_a_job_that_has_one_is_read(
             "no such field; did you mean hyperparameters.learning_rate?",
         ),
         (
-            {"env_id": "my:Env"},
+            {"env_id": "my envs"},
             "env_id",
             "must be a registered name, such as Hopper-v5 or ALE/Qbert-v5: letters, digits and "
             "_ . / - only, so no import path",
