@@ -35,6 +35,8 @@ _LONG = ("dashboard_memory",)
 """Further ones, run where they are named: they take ten minutes each."""
 _WITH_GPU = ("gpu",)
 """The same: most machines have no GPU."""
+_STUDIES = ("first_results",)
+"""Those with options and results of their own; a study is run alone."""
 _RESULTS = Path(__file__).with_name("results")
 _PLAIN_WIDTH = 140
 """Columns of a table that is not shown on a terminal."""
@@ -44,6 +46,7 @@ examples:
   python -m benchmarks wire start_up           two of them
   python -m benchmarks --quick                 does it run at all? saves nothing
   python -m benchmarks gpu                     the learner's, on a machine that has one
+  python -m benchmarks first_results --help    first trainings beside Stable-Baselines3's, hours
   NITRO_PEERS_PYTHON=~/sb3/bin/python python -m benchmarks actor_rollout
                                                peers from an environment you have
 
@@ -63,9 +66,20 @@ class Benchmark(Protocol):
         """Measure everything and return one row per claim."""
 
 
+class Study(Protocol):
+    """What a study's module offers."""
+
+    def main(self, arguments: Sequence[str]) -> int:
+        """Run it; returns the exit code."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run benchmarks; returns 1 if one could not be run, whether or not targets are met."""
-    options = _parser().parse_args(arguments)
+    given = [*(sys.argv[1:] if arguments is None else arguments)]
+    if given and given[0] in _STUDIES:
+        study = cast("Study", importlib.import_module(f"benchmarks.{given[0]}"))
+        return study.main(given[1:])
+    options = _parser().parse_args(given)
     known = (*NAMES, *_LONG, *_WITH_GPU)
     unknown = [name for name in options.names if name not in known]
     if unknown:

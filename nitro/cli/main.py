@@ -130,10 +130,19 @@ def fields(
         show(field_table(rows))
 
 
-@command(app, "nitro presets ppo", "nitro presets impact --preset standard --json")
+@command(
+    app,
+    "nitro presets ppo",
+    "nitro presets CartPole-v1",
+    "nitro presets impact --preset standard --json",
+)
 def presets(
-    algorithm: Annotated[
-        str | None, typer.Argument(help="ppo, impact or impala; default: all.", show_default=False)
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="ppo, impact, impala, or an environment; default: all presets.",
+            show_default=False,
+        ),
     ] = None,
     *,
     preset: Annotated[
@@ -141,12 +150,15 @@ def presets(
     ] = None,
     as_json: AsJsonList = False,
 ) -> None:
-    """Show every hyper-parameter of the presets: value, source and meaning."""
+    """Show every hyper-parameter of the presets: value, source and meaning.
+
+    With an environment it shows what `nitro train` begins from there.
+    """
     import json
 
     from nitro.spec.presets import preset_reports, preset_table
 
-    reports = preset_reports(algorithm, preset)
+    reports = preset_reports(name, preset)
     if as_json:
         typer.echo(json.dumps([report.model_dump(mode="json") for report in reports]))
         return

@@ -1,7 +1,8 @@
 """`nitro presets`: every hyper-parameter of every preset, with its value, source and meaning.
 
 All of it is read from the models: a field's text is its meaning, then `Paper: SOURCE.` and
-`Standard: SOURCE.`, see `shared.hyperparameters.ppo`.
+`Standard: SOURCE.`, see `shared.hyperparameters.ppo`. For one environment it is what `nitro train`
+begins from there, and the source of a value that differs from the preset's is the starting job's.
 """
 
 import json
@@ -11,12 +12,15 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from rich.table import Table
 
 from nitro.errors import CommandError
+from nitro.spec.starting_job import PRESET, starting_job, train_spec
 from shared.contracts.job_spec import PRESET_WARM, Warm
+from shared.contracts.jobs import resolve_for
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.horizons import STANDARD_HORIZONS, Horizon, preset_horizon
 from shared.hyperparameters.presets import Preset, complete_sets
 
+_IS_ENVIRONMENT = re.compile(r"-v\d+$|/")
 _SOURCE = re.compile(r"\b(Paper|Standard): (.+?)\.(?= Paper:| Standard:|$)")
 
 
@@ -37,6 +41,8 @@ class PresetReport(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    env_id: str | None
+    """The environment that it is for; None for a preset that knows of none."""
     algorithm: str
     preset: Preset
     images: bool
@@ -50,35 +56,81 @@ class PresetReport(BaseModel):
     horizons: dict[str, Horizon]
     """The same for environments that have another one, by name without version."""
     hyperparameters: tuple[HyperparameterRow, ...]
+    training: dict[str, JsonValue] = {}
+    """Further fields of the job that `nitro train` begins from in the environment."""
 
 
-def preset_reports(algorithm: str | None = None, preset: str | None = None) -> list[PresetReport]:
-    """Describe the presets, of one algorithm or of one name alone if it is given.
+def environment_report(env_id: str) -> PresetReport:
+    """Describe what `nitro train` begins from in an environment, and why.
 
     Raises:
-        CommandError: There is no such algorithm or preset.
+        CommandError: There is no such environment, or it cannot be made here.
+    """
+    from shared.environments.building import describe  # Gymnasium takes a while to load
+    from shared.environments.spaces import UnsupportedEnvironment
+
+    usual, spec = starting_job(env_id), train_spec(options={"env_id": env_id}).resolved()
+    try:
+        environment = describe(spec.environment_ref)
+    except UnsupportedEnvironment as error:
+        raise CommandError(str(error)) from error
+    rows = _rows(resolve_for(spec, environment), preset=spec.preset)
+    return PresetReport(
+        env_id=env_id,
+        algorithm=spec.algorithm,
+        preset=spec.preset,
+        images=environment.observation.is_image,
+        horizon=preset_horizon(spec.preset, env_id),
+        warm=PRESET_WARM[spec.preset],
+        learner=PRESET_LEARNER[spec.preset],
+        horizons={},
+        hyperparameters=tuple(
+            row.model_copy(update={"source": usual.reason})
+            if row.name in usual.hyperparameters
+            else row
+            for row in rows
+        ),
+        training={
+            "samples_per_round": spec.samples_per_round,
+            "scaling.num_actors": usual.num_actors,
+            "stop.max_rounds": spec.stop.max_rounds,
+        },
+    )
+
+
+def preset_reports(name: str | None = None, preset: str | None = None) -> list[PresetReport]:
+    """Describe the presets: all, those of an algorithm, or what an environment begins from.
+
+    Args:
+        name: An algorithm, or an environment.
+        preset: Only this one.
+
+    Raises:
+        CommandError: There is no such algorithm, environment or preset.
     """
     algorithms, names = ([*dict.fromkeys(part)] for part in zip(*complete_sets(), strict=True))
-    for option, given, known in (
-        ("ALGORITHM", algorithm, algorithms),
-        ("--preset", preset, names),
-    ):
+    if name is not None and _IS_ENVIRONMENT.search(name):
+        if preset not in (None, PRESET):
+            raise CommandError(f"--preset: an environment has values of its own in {PRESET} alone")
+        return [environment_report(name)]
+    for option, given, known in (("NAME", name, algorithms), ("--preset", preset, names)):
         if given is not None and given not in known:
             raise CommandError(f"{option}: must be one of {', '.join(known)}, got {given!r}")
     return [
         PresetReport(
+            env_id=None,
             algorithm=of,
-            preset=name,
+            preset=kind,
             images=images,
-            horizon=preset_horizon(name),
-            warm=PRESET_WARM[name],
-            learner=PRESET_LEARNER[name],
-            horizons=STANDARD_HORIZONS if name == "standard" else {},
-            hyperparameters=_rows(values, preset=name),
+            horizon=preset_horizon(kind),
+            warm=PRESET_WARM[kind],
+            learner=PRESET_LEARNER[kind],
+            horizons=STANDARD_HORIZONS if kind == "standard" else {},
+            hyperparameters=_rows(values, preset=kind),
         )
         for images in (False, True)
-        for (of, name), values in complete_sets(images=images).items()
-        if algorithm in (None, of) and preset in (None, name)
+        for (of, kind), values in complete_sets(images=images).items()
+        if name in (None, of) and preset in (None, kind)
     ]
 
 
@@ -100,8 +152,11 @@ def _rows(values: CommonHyperparameters, *, preset: Preset) -> tuple[Hyperparame
 def preset_table(report: PresetReport) -> Table:
     """Lay one preset out for people."""
     images = ", observations that are images" if report.images else ""
+    place = f"{report.env_id}: " if report.env_id else ""
     table = Table(
-        title=f"{report.algorithm}, preset {report.preset}{images}", title_justify="left", box=None
+        title=f"{place}{report.algorithm}, preset {report.preset}{images}",
+        title_justify="left",
+        box=None,
     )
     table.add_column("name", style="bold", no_wrap=True)
     table.add_column("value", no_wrap=True)
@@ -119,4 +174,6 @@ def preset_table(report: PresetReport) -> Table:
     )
     for field, value in (("warm", report.warm), ("learner", report.learner)):
         table.add_row(field, value, "", "Another field of the job.")
+    for field, size in report.training.items():
+        table.add_row(field, json.dumps(size), "decision 030", "Another field of the job.")
     return table

@@ -6,7 +6,7 @@ preset `paper`, and one from a file, leave the rest to `JobSpec`, as one that is
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -31,9 +31,17 @@ class StartingJob:
     samples_per_round: int = 2048
     """What the preset `standard` is meant for."""
     num_actors: int = 8
+    hyperparameters: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Of PPO, in place of the preset's."""
+    reason: str = ""
+    """Why they are: the source that `nitro presets ENV` shows."""
 
 
-_QUICK = StartingJob(total_steps=200_000)
+_QUICK = StartingJob(
+    total_steps=200_000,
+    hyperparameters={"observation_normalisation": False},
+    reason="classic control, docs/results/first_results.md",
+)
 _ATARI = StartingJob(samples_per_round=1024)
 _BY_NAME: Mapping[str, StartingJob] = {
     "ALE/": _ATARI,
@@ -73,6 +81,7 @@ def train_spec(
     completed = file is None and raw.setdefault("preset", PRESET) == PRESET
     if completed:
         _fix_rounds(raw)
+        _fix_hyperparameters(raw)
     spec = validated(raw)
     if spec.learner == "external":
         raise CommandError(
@@ -102,6 +111,14 @@ def _fix_rounds(raw: JsonObject) -> None:
             raw["steps_per_actor"] = usual.samples_per_round // usual.num_actors
     if "scaling" not in raw and "actors" not in raw:
         raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors}
+
+
+def _fix_hyperparameters(raw: JsonObject) -> None:
+    """Write down what the kind of environment learns better with than with the preset."""
+    said = raw.get("hyperparameters", {})
+    if raw.get("algorithm", "ppo") == "ppo" and isinstance(said, dict):
+        usual = starting_job(str(raw.get("env_id", JobSpec().env_id))).hyperparameters
+        raw["hyperparameters"] = {**usual, **said}
 
 
 def _decides_samples(raw: JsonObject) -> bool:

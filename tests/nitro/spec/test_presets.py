@@ -4,6 +4,9 @@ import pytest
 
 from nitro.errors import CommandError
 from nitro.spec.presets import PresetReport, preset_reports, preset_table
+from nitro.spec.starting_job import train_spec
+from shared.contracts.jobs import resolve_for
+from shared.environments.building import describe
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.hyperparameters.presets import complete_sets
 from tests.nitro.synthetic_run import rendered
@@ -43,6 +46,20 @@ def test_sources_are_told_apart() -> None:
     assert paper["clip"].meaning.startswith("The probability ratio is clipped")
 
 
+def test_an_environment_shows_what_a_job_begins_from_there_and_why() -> None:
+    (report,) = preset_reports("CartPole-v1")
+    rows = {row.name: row for row in report.hyperparameters}
+    spec = train_spec(options={"env_id": "CartPole-v1"}).resolved()
+    environment = describe(spec.environment_ref)
+    assert {name: row.value for name, row in rows.items()} == resolve_for(
+        spec, environment
+    ).model_dump(mode="json")
+    assert rows["observation_normalisation"].source.startswith("classic control")
+    assert rows["clip"].source == "CleanRL"
+    assert report.training["stop.max_rounds"] == spec.stop.max_rounds
+    assert rendered(preset_table(report), width=200).startswith("CartPole-v1: ppo, preset standard")
+
+
 def test_one_algorithm_or_one_preset_can_be_asked_for() -> None:
     assert {r.algorithm for r in preset_reports("ppo")} == {"ppo"}
     assert {r.preset for r in preset_reports(preset="paper")} == {"paper"}
@@ -51,8 +68,10 @@ def test_one_algorithm_or_one_preset_can_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("trpo", None), "ALGORITHM: must be one of ppo, .* got 'trpo'"),
+        (("trpo", None), "NAME: must be one of ppo, .* got 'trpo'"),
         ((None, "tuned"), "--preset: must be one of paper, standard, got 'tuned'"),
+        (("CartPoles-v1", None), "env_id 'CartPoles-v1'.*did you mean CartPole"),
+        (("CartPole-v1", "paper"), "--preset: an environment has values of its own in standard"),
     ],
 )
 def test_unknown_names_are_refused(arguments: tuple[str | None, str | None], message: str) -> None:

@@ -44,6 +44,16 @@ def test_the_presets_batch_does_not_depend_on_the_number_of_actors() -> None:
         assert actors * said(scaling=scaling).steps_of(actors) == 2048
 
 
+def test_classic_control_begins_from_values_of_its_own_which_the_job_names() -> None:
+    usual = said(env_id="CartPole-v1")
+    assert usual.hyperparameters == {"observation_normalisation": False}
+    other = said("hyperparameters.observation_normalisation=true", env_id="CartPole-v1")
+    assert other.hyperparameters == {"observation_normalisation": True}
+    assert said(env_id="CartPole-v1", preset="paper").hyperparameters == {}
+    assert said(env_id="CartPole-v1", algorithm="impala").hyperparameters == {}
+    assert said(env_id="Hopper-v5").hyperparameters == {}
+
+
 def test_what_is_said_holds(tmp_path: Path) -> None:
     spec = said("stop.max_rounds=7", "evaluation.every_rounds=0", steps_per_actor=64)
     assert (spec.stop.max_rounds, spec.evaluation.every_rounds, spec.steps_per_actor) == (7, 0, 64)

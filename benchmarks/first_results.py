@@ -1,0 +1,248 @@
+"""What a first training returns, beside Stable-Baselines3's default PPO at equal steps.
+
+    python -m benchmarks first_results
+    python -m benchmarks first_results --only CartPole-v1 Acrobot-v1 --seeds 5
+
+Ours is the job that `nitro train ENV --total-steps N` submits; theirs is `PPO("MlpPolicy", env)`.
+Both then play the same 20 episodes with the policy of the last update and its most likely actions.
+Each run is one line of the JSON at once, so the same command goes on after Ctrl-C, and skips the
+runs that it has. Seed 1 of all environments comes first. `--page` writes the table into the
+documentation, from the runs made so far, and trains nothing.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from benchmarks.environment import describe_environment
+from benchmarks.measurement import progress
+from benchmarks.peers.interpreters import PeerSettings, peer_python
+from benchmarks.records.first_results import (
+    ContestantName,
+    FirstResult,
+    append_result,
+    comparisons,
+    markdown_table,
+    read_results,
+)
+from benchmarks.references import SeedTrainer, positive, spec_digest
+from functions.actor.rollout import evaluate_episode
+from nitro.errors import EXIT_INTERRUPTED, CommandError
+from nitro.runs.checkpoints import read_policy
+from nitro.runs.reading import read_job, read_run
+from nitro.spec.starting_job import train_spec
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import make_environment
+
+STEPS = {
+    "CartPole-v1": 50_000,
+    "MountainCarContinuous-v0": 50_000,
+    "Acrobot-v1": 100_000,
+    "Pendulum-v1": 100_000,
+    "MountainCar-v0": 100_000,
+    "InvertedPendulum-v5": 100_000,
+    "InvertedDoublePendulum-v5": 100_000,
+    "Reacher-v5": 100_000,
+    "Pusher-v5": 100_000,
+    "Swimmer-v5": 100_000,
+    "Hopper-v5": 100_000,
+    "Walker2d-v5": 100_000,
+    "HalfCheetah-v5": 100_000,
+    "Ant-v5": 100_000,
+    "Humanoid-v5": 100_000,
+    "LunarLander-v3": 300_000,
+    "LunarLanderContinuous-v3": 300_000,
+    "BipedalWalker-v3": 300_000,
+}
+"""Environment steps by environment."""
+_CONTESTANTS: tuple[ContestantName, ...] = ("nitro", "stable-baselines3")
+_EPISODES = 20
+_FIRST_SEED = 1_000_000
+"""Of those episodes: far from the seeds that runs train with."""
+_QUICK_STEPS = 4096
+_PEER_SCRIPT = Path(__file__).parent / "peers" / "stable_baselines3_default.py"
+_RESULTS = Path(__file__).parent / "results" / "first_results.jsonl"
+_PAGE = Path(__file__).parents[1] / "docs" / "results" / "first_results.md"
+_BEGIN, _END = "<!-- begin first results -->\n", "<!-- end first results -->"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the runs that are missing; returns 1 if one could not be made."""
+    options = parser().parse_args(arguments)
+    if options.page:
+        _PAGE.write_text(page(_PAGE.read_text(encoding="utf-8"), options.out), encoding="utf-8")
+        return 0
+    try:
+        if not options.quick:
+            return _run(options, options.runs_dir)
+        options.seeds = 1
+        with tempfile.TemporaryDirectory() as folder:
+            options.out = Path(folder) / "results.jsonl"
+            return _run(options, Path(folder))
+    except CommandError as error:
+        progress(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def page(text: str, results: Path) -> str:
+    """Return a page with the table of the runs made so far between its marks."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    table = markdown_table(comparisons(read_results(results)))
+    return f"{before}{_BEGIN}{table}\n{_END}{after}"
+
+
+def first_result_spec(env_id: str, *, steps: int, seed: int, assignments: Sequence[str]) -> JobSpec:
+    """Return the job of one seed: what the command line would submit.
+
+    Raises:
+        CommandError: An assignment is wrong.
+    """
+    return train_spec(
+        options={"env_id": env_id, "seed": seed}, assignments=assignments, total_steps=steps
+    )
+
+
+def _run(options: argparse.Namespace, runs_dir: Path) -> int:
+    failed = 0
+    with ExitStack() as stack:
+        trainer: SeedTrainer | None = None
+        for seed, env_id in _in_order(options):
+            steps = _QUICK_STEPS if options.quick else options.steps or STEPS[env_id]
+            for contestant in options.contestants:
+                ours = contestant == "nitro"
+                spec = first_result_spec(
+                    env_id, steps=steps, seed=seed, assignments=options.assignments
+                )
+                settings = spec_digest(spec.model_copy(update={"seed": 0})) if ours else ""
+                key = (env_id, contestant, seed, steps, settings)
+                if key in {result.key for result in read_results(options.out)}:
+                    continue
+                if ours and trainer is None:
+                    trainer = stack.enter_context(SeedTrainer.opened(runs_dir))
+                try:
+                    if trainer is not None and ours:
+                        found = _ours(trainer, spec, steps=steps, settings=settings)
+                        found = found.model_copy(update={"assignments": tuple(options.assignments)})
+                    else:
+                        found = _theirs(env_id, steps=steps, seed=seed)
+                except RuntimeError as error:
+                    failed += 1
+                    progress(f"{env_id}, {contestant}, seed {seed}: {error}")
+                    continue
+                append_result(options.out, found)
+                progress(
+                    f"{env_id}, {contestant}, seed {seed}: {found.mean_return:.1f} after "
+                    f"{found.env_steps:,} steps, {found.train_s:.0f} s"
+                )
+    sys.stdout.write(markdown_table(comparisons(read_results(options.out))) + "\n")
+    return 1 if failed else 0
+
+
+def _in_order(options: argparse.Namespace) -> Iterator[tuple[int, str]]:
+    for seed in range(options.first_seed, options.seeds + 1):
+        for env_id in options.only or STEPS:
+            yield seed, env_id
+
+
+def _ours(trainer: SeedTrainer, spec: JobSpec, *, steps: int, settings: str) -> FirstResult:
+    environment = describe_environment()
+    folder = trainer.runs_dir / trainer.train(spec).job_id
+    results = [line.result for line in read_run(folder).rounds if line.result is not None]
+    return FirstResult(
+        env_id=spec.env_id,
+        contestant="nitro",
+        seed=spec.seed,
+        steps=steps,
+        settings=settings,
+        returns=tuple(_played(folder)),
+        env_steps=sum(result.env_steps for result in results),
+        train_s=sum(result.timing.total_s for result in results),
+        environment=environment,
+    )
+
+
+def _played(folder: Path) -> Iterator[float]:
+    """Yield the returns of the episodes with the policy of a run's last update."""
+    job, (version, policy) = read_job(folder), read_policy(folder)
+    ref = job.spec.environment_ref
+    with closing(make_environment(ref)) as env:
+        for index in range(_EPISODES):
+            task = RolloutTask(
+                mode="evaluate",
+                job_id=job.job_id,
+                round=version,
+                attempt=0,
+                actor_index=index,
+                policy_version=version,
+                env=ref,
+                steps=1,
+                seed=_FIRST_SEED + index,
+            )
+            yield float(evaluate_episode(task, env, policy).episode_return)
+
+
+def _theirs(env_id: str, *, steps: int, seed: int) -> FirstResult:
+    environment = describe_environment()
+    # -I: neither our packages nor the user's can shadow the peer's.
+    command = [str(peer_python(PeerSettings())), "-I", str(_PEER_SCRIPT), env_id]
+    command += [str(steps), str(seed), "--episodes", str(_EPISODES)]
+    command += ["--first-seed", str(_FIRST_SEED)]
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=one_thread, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"the peer ended with {done.returncode}; its words stand above")
+    # Some simulators greet on standard output.
+    answer = json.loads(done.stdout.splitlines()[-1])
+    return FirstResult(
+        env_id=env_id,
+        contestant="stable-baselines3",
+        seed=seed,
+        steps=steps,
+        environment=environment,
+        **answer,
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    arguments = argparse.ArgumentParser(
+        prog="python -m benchmarks first_results",
+        description="Train first jobs and Stable-Baselines3's default PPO for equal steps.",
+        epilog="example: python -m benchmarks first_results --only CartPole-v1 --seeds 5",
+    )
+    arguments.add_argument(
+        "--only", nargs="+", metavar="ENV", help="default: all of the table, in its order"
+    )
+    arguments.add_argument("--seeds", type=positive, default=5, help="trains seeds up to this")
+    arguments.add_argument("--first-seed", type=positive, default=1)
+    arguments.add_argument("--steps", type=positive, help="default: the table's of each")
+    arguments.add_argument(
+        "--contestants", nargs="+", choices=_CONTESTANTS, default=list(_CONTESTANTS)
+    )
+    arguments.add_argument(
+        "--set",
+        dest="assignments",
+        metavar="PATH=VALUE",
+        action="append",
+        default=[],
+        help="any field of our job; repeatable",
+    )
+    arguments.add_argument("--runs-dir", type=Path, default=Path("runs/first_results"))
+    arguments.add_argument("--out", type=Path, default=_RESULTS, help="the JSON lines")
+    arguments.add_argument("--page", action="store_true", help="write the page; train nothing")
+    arguments.add_argument("--quick", action="store_true", help="smoke run; saves nothing")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

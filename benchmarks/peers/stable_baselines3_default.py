@@ -1,0 +1,97 @@
+"""Stable-Baselines3's PPO as it comes, then episodes with it; runs in the peers' interpreter.
+
+    python stable_baselines3_default.py ENV STEPS SEED --episodes 20 --first-seed 1000000
+
+Every hyper-parameter is the library's default: one environment, rounds of 2,048 steps. Writes one
+line of JSON to standard output: the returns of deterministic episodes with the policy of the last
+update, seconds of training, and versions. Episode i is reset with seed FIRST_SEED + i. `--module`
+imports a file by its path first, for environments that it registers.
+"""
+
+import argparse
+import importlib.util
+import json
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import torch
+from stable_baselines3 import PPO
+
+NAMES = ("stable-baselines3", "torch", "gymnasium", "numpy", "mujoco", "box2d")
+
+
+def played(model: Any, env: Any, *, seed: int) -> float:
+    """Return the return of one episode with the most likely action at every step."""
+    observation, _ = env.reset(seed=seed)
+    total, over = 0.0, False
+    while not over:
+        action, _ = model.predict(observation, deterministic=True)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total += float(reward)
+        over = terminated or truncated
+    return total
+
+
+def register(path: Path) -> None:
+    """Import the file, so that what it registers is known."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"--module: {path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+
+
+def made(env_id: str, kwargs: dict[str, Any]) -> Any:
+    """Return the environment; `PACKAGE:ID` imports the package first, as Gymnasium does."""
+    return gymnasium.make(env_id, **kwargs)
+
+
+def main() -> None:
+    """Train, play and write the returns."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("env_id")
+    parser.add_argument("steps", type=int)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=1_000_000)
+    parser.add_argument("--env-kwargs", type=json.loads, default={})
+    parser.add_argument("--module", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # small networks gain nothing from more
+    if options.module is not None:
+        register(options.module)
+    policy = "MlpPolicy"
+    probe = made(options.env_id, options.env_kwargs)
+    if isinstance(probe.observation_space, gymnasium.spaces.Dict):
+        policy = "MultiInputPolicy"
+    probe.close()
+    training = made(options.env_id, options.env_kwargs)
+    model = PPO(policy, training, seed=options.seed, device="cpu")
+    start = time.perf_counter()
+    # The library rounds the steps up to whole rounds of 2,048.
+    model.learn(total_timesteps=options.steps)
+    train_s = time.perf_counter() - start
+    env = made(options.env_id, options.env_kwargs)
+    seeds = range(options.first_seed, options.first_seed + options.episodes)
+    about = {}
+    for name in NAMES:
+        try:
+            about[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    answer = {
+        "returns": [played(model, env, seed=seed) for seed in seeds],
+        "env_steps": int(model.num_timesteps),
+        "train_s": train_s,
+        "about": about,
+    }
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()
