@@ -2,12 +2,14 @@
 
     python -m benchmarks first_results
     python -m benchmarks first_results --only CartPole-v1 Acrobot-v1 --seeds 5
+    python -m benchmarks first_results --only Pendulum-v1 --contestants nitro \
+        --set hyperparameters.learning_rate=1e-3 --out benchmarks/results/first_results_tried.jsonl
 
 Ours is the job that `nitro train ENV --total-steps N` submits; theirs is `PPO("MlpPolicy", env)`.
 Both then play the same 20 episodes with the policy of the last update and its most likely actions.
 Each run is one line of the JSON at once, so the same command goes on after Ctrl-C, and skips the
 runs that it has. Seed 1 of all environments comes first. `--page` writes the table into the
-documentation, from the runs made so far, and trains nothing.
+documentation, from the runs made so far, and trains nothing. `--set` tries other values for ours.
 """
 
 import argparse
@@ -30,8 +32,9 @@ from benchmarks.records.first_results import (
     comparisons,
     markdown_table,
     read_results,
+    tried_table,
 )
-from benchmarks.references import SeedTrainer, positive, spec_digest
+from benchmarks.references import SeedTrainer, positive
 from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_INTERRUPTED, CommandError
 from nitro.runs.checkpoints import read_policy
@@ -60,8 +63,11 @@ STEPS = {
     "LunarLander-v3": 300_000,
     "LunarLanderContinuous-v3": 300_000,
     "BipedalWalker-v3": 300_000,
+    "Benchmarks/Road-v0": 100_000,
 }
 """Environment steps by environment."""
+_ROAD = Path(__file__).with_name("road.py")
+_ROAD_PACKAGE = "benchmarks.road"
 _CONTESTANTS: tuple[ContestantName, ...] = ("nitro", "stable-baselines3")
 _EPISODES = 20
 _FIRST_SEED = 1_000_000
@@ -70,7 +76,6 @@ _QUICK_STEPS = 4096
 _PEER_SCRIPT = Path(__file__).parent / "peers" / "stable_baselines3_default.py"
 _RESULTS = Path(__file__).parent / "results" / "first_results.jsonl"
 _PAGE = Path(__file__).parents[1] / "docs" / "results" / "first_results.md"
-_BEGIN, _END = "<!-- begin first results -->\n", "<!-- end first results -->"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,11 +99,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def page(text: str, results: Path) -> str:
-    """Return a page with the table of the runs made so far between its marks."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    table = markdown_table(comparisons(read_results(results)))
-    return f"{before}{_BEGIN}{table}\n{_END}{after}"
+    """Return a page with tables of the runs made so far between their marks."""
+    tables = {
+        "first results": markdown_table(comparisons(read_results(results))),
+        "tried": tried_table(read_results(results.with_name(f"{results.stem}_tried.jsonl"))),
+    }
+    for name, table in tables.items():
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}{table}\n{end}{after}"
+    return text
 
 
 def first_result_spec(env_id: str, *, steps: int, seed: int, assignments: Sequence[str]) -> JobSpec:
@@ -116,45 +127,50 @@ def _run(options: argparse.Namespace, runs_dir: Path) -> int:
     failed = 0
     with ExitStack() as stack:
         trainer: SeedTrainer | None = None
-        for seed, env_id in _in_order(options):
-            steps = _QUICK_STEPS if options.quick else options.steps or STEPS[env_id]
-            for contestant in options.contestants:
-                ours = contestant == "nitro"
-                spec = first_result_spec(
-                    env_id, steps=steps, seed=seed, assignments=options.assignments
-                )
-                settings = spec_digest(spec.model_copy(update={"seed": 0})) if ours else ""
-                key = (env_id, contestant, seed, steps, settings)
-                if key in {result.key for result in read_results(options.out)}:
-                    continue
-                if ours and trainer is None:
-                    trainer = stack.enter_context(SeedTrainer.opened(runs_dir))
-                try:
-                    if trainer is not None and ours:
-                        found = _ours(trainer, spec, steps=steps, settings=settings)
-                        found = found.model_copy(update={"assignments": tuple(options.assignments)})
-                    else:
-                        found = _theirs(env_id, steps=steps, seed=seed)
-                except RuntimeError as error:
-                    failed += 1
-                    progress(f"{env_id}, {contestant}, seed {seed}: {error}")
-                    continue
-                append_result(options.out, found)
-                progress(
-                    f"{env_id}, {contestant}, seed {seed}: {found.mean_return:.1f} after "
-                    f"{found.env_steps:,} steps, {found.train_s:.0f} s"
-                )
+        for contestant, spec, steps in _missing(options):
+            try:
+                if contestant != "nitro":
+                    found = _theirs(spec.env_id, steps=steps, seed=spec.seed)
+                else:
+                    if trainer is None:
+                        opened = SeedTrainer.opened(runs_dir, packages=[_ROAD_PACKAGE])
+                        trainer = stack.enter_context(opened)
+                    found = _ours(trainer, spec, steps=steps)
+            except RuntimeError as error:
+                failed += 1
+                progress(f"{spec.env_id}, {contestant}, seed {spec.seed}: {error}")
+                continue
+            append_result(options.out, found)
+            progress(
+                f"{spec.env_id}, {contestant}, seed {spec.seed}: {found.mean_return:.1f} after "
+                f"{found.env_steps:,} steps, {found.train_s:.0f} s"
+            )
     sys.stdout.write(markdown_table(comparisons(read_results(options.out))) + "\n")
     return 1 if failed else 0
 
 
-def _in_order(options: argparse.Namespace) -> Iterator[tuple[int, str]]:
+def _missing(options: argparse.Namespace) -> Iterator[tuple[ContestantName, JobSpec, int]]:
+    """Yield the runs to make: who, the job of ours, and the steps of either."""
     for seed in range(options.first_seed, options.seeds + 1):
         for env_id in options.only or STEPS:
-            yield seed, env_id
+            steps = _QUICK_STEPS if options.quick else options.steps or STEPS[env_id]
+            spec = first_result_spec(
+                env_id, steps=steps, seed=seed, assignments=options.assignments
+            )
+            for contestant in options.contestants:
+                settings = settings_of(spec) if contestant == "nitro" else ""
+                key = (env_id, contestant, seed, steps, settings)
+                if key not in {result.key for result in read_results(options.out)}:
+                    yield contestant, spec, steps
 
 
-def _ours(trainer: SeedTrainer, spec: JobSpec, *, steps: int, settings: str) -> FirstResult:
+def settings_of(spec: JobSpec) -> str:
+    """Return what tells a job of ours from others with its steps and seed, as JSON."""
+    names = {"hyperparameters", "samples_per_round", "steps_per_actor", "scaling"}
+    return json.dumps(spec.model_dump(mode="json", include=names), sort_keys=True)
+
+
+def _ours(trainer: SeedTrainer, spec: JobSpec, *, steps: int) -> FirstResult:
     environment = describe_environment()
     folder = trainer.runs_dir / trainer.train(spec).job_id
     results = [line.result for line in read_run(folder).rounds if line.result is not None]
@@ -163,7 +179,7 @@ def _ours(trainer: SeedTrainer, spec: JobSpec, *, steps: int, settings: str) -> 
         contestant="nitro",
         seed=spec.seed,
         steps=steps,
-        settings=settings,
+        settings=settings_of(spec),
         returns=tuple(_played(folder)),
         env_steps=sum(result.env_steps for result in results),
         train_s=sum(result.timing.total_s for result in results),
@@ -196,7 +212,7 @@ def _theirs(env_id: str, *, steps: int, seed: int) -> FirstResult:
     # -I: neither our packages nor the user's can shadow the peer's.
     command = [str(peer_python(PeerSettings())), "-I", str(_PEER_SCRIPT), env_id]
     command += [str(steps), str(seed), "--episodes", str(_EPISODES)]
-    command += ["--first-seed", str(_FIRST_SEED)]
+    command += ["--first-seed", str(_FIRST_SEED), "--module", str(_ROAD)]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=one_thread, check=False)
     if done.returncode != 0:

@@ -39,6 +39,7 @@ from benchmarks.records.reference import (
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot, follow
 from nitro.errors import EXIT_INTERRUPTED
+from nitro.local.own_environments import actor_variables
 from nitro.local.system import LocalSystem
 from nitro.runs.reading import read_run
 from shared.contracts.job_spec import JobSpec
@@ -91,11 +92,22 @@ class SeedTrainer:
     @classmethod
     @contextmanager
     def opened(
-        cls, runs_dir: Path, *, environment: Mapping[str, Mapping[str, str]] | None = None
+        cls,
+        runs_dir: Path,
+        *,
+        environment: Mapping[str, Mapping[str, str]] | None = None,
+        packages: Sequence[str] = (),
     ) -> Iterator[Self]:
-        """Start the local system, and end it again; `environment` is as it has it."""
+        """Start the local system, and end it again.
+
+        Args:
+            runs_dir: Where jobs stay.
+            environment: As the local system has it.
+            packages: Python packages that register environments.
+        """
+        actors = actor_variables(packages)
         with (
-            LocalSystem(runs_dir, environment=environment) as system,
+            LocalSystem(runs_dir, environment=environment, actor_variables=actors) as system,
             NitroClient(system.api_url, system.token, timeout_s=120.0) as client,
         ):
             system.wait_ready()

@@ -46,11 +46,6 @@ def register(path: Path) -> None:
     spec.loader.exec_module(module)
 
 
-def made(env_id: str, kwargs: dict[str, Any]) -> Any:
-    """Return the environment; `PACKAGE:ID` imports the package first, as Gymnasium does."""
-    return gymnasium.make(env_id, **kwargs)
-
-
 def main() -> None:
     """Train, play and write the returns."""
     parser = argparse.ArgumentParser()
@@ -59,24 +54,17 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=1_000_000)
-    parser.add_argument("--env-kwargs", type=json.loads, default={})
     parser.add_argument("--module", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)  # small networks gain nothing from more
     if options.module is not None:
         register(options.module)
-    policy = "MlpPolicy"
-    probe = made(options.env_id, options.env_kwargs)
-    if isinstance(probe.observation_space, gymnasium.spaces.Dict):
-        policy = "MultiInputPolicy"
-    probe.close()
-    training = made(options.env_id, options.env_kwargs)
-    model = PPO(policy, training, seed=options.seed, device="cpu")
+    model = PPO("MlpPolicy", options.env_id, seed=options.seed, device="cpu")
     start = time.perf_counter()
     # The library rounds the steps up to whole rounds of 2,048.
     model.learn(total_timesteps=options.steps)
     train_s = time.perf_counter() - start
-    env = made(options.env_id, options.env_kwargs)
+    env = gymnasium.make(options.env_id)
     seeds = range(options.first_seed, options.first_seed + options.episodes)
     about = {}
     for name in NAMES:

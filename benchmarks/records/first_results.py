@@ -1,5 +1,6 @@
 """First results beside Stable-Baselines3's: one line of JSON a run, and the table made of them."""
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -24,9 +25,7 @@ class FirstResult(Message):
     steps: PositiveInt
     """That were asked for; both contestants round them up to whole rounds of 2,048."""
     settings: str = ""
-    """Tells a job of ours from others, such as one with an earlier preset."""
-    assignments: tuple[str, ...] = ()
-    """What was asked for beyond the starting job."""
+    """JSON of what tells a job of ours from others: another preset's values, other rounds."""
     returns: tuple[Number, ...]
     """Of deterministic episodes with the policy of the last update."""
     env_steps: PositiveInt
@@ -121,6 +120,21 @@ def markdown_table(compared: Sequence[Comparison]) -> str:
         f"| `{each.env_id}` | {each.steps:,} | {_cell(each.ours)} | {_cell(each.theirs)} "
         f"| {each.verdict} |"
         for each in compared
+    ]
+    return "\n".join(lines)
+
+
+def tried_table(results: Iterable[FirstResult]) -> str:
+    """Lay out what was tried for our job: one line for an environment and its hyper-parameters."""
+    by_values: dict[tuple[str, int, str], list[FirstResult]] = {}
+    for result in results:
+        values = json.loads(result.settings)["hyperparameters"]
+        told = ", ".join(f"`{name}={json.dumps(value)}`" for name, value in values.items())
+        by_values.setdefault((result.env_id, result.steps, told), []).append(result)
+    lines = ["| environment | steps | beyond `standard` | mean (seeds) |", "|---|--:|---|---|"]
+    lines += [
+        f"| `{env_id}` | {steps:,} | {told or 'nothing'} | {_cell(found)} |"
+        for (env_id, steps, told), found in sorted(by_values.items())
     ]
     return "\n".join(lines)
 

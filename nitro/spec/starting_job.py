@@ -6,7 +6,7 @@ preset `paper`, and one from a file, leave the rest to `JobSpec`, as one that is
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -37,15 +37,23 @@ class StartingJob:
     """Why they are: the source that `nitro presets ENV` shows."""
 
 
-_QUICK = StartingJob(
-    total_steps=200_000,
+_QUICK = StartingJob(total_steps=200_000)
+_DISCRETE = replace(
+    _QUICK,
     hyperparameters={"observation_normalisation": False},
-    reason="classic control, docs/results/first_results.md",
+    reason="classic control with discrete actions, docs/results/first_results.md",
+)
+_PENDULUM = replace(
+    _QUICK,
+    hyperparameters={"learning_rate": 1e-3},
+    reason="Pendulum, docs/results/first_results.md",
 )
 _ATARI = StartingJob(samples_per_round=1024)
 _BY_NAME: Mapping[str, StartingJob] = {
     "ALE/": _ATARI,
-    **dict.fromkeys(("Acrobot-", "CartPole-", "MountainCar", "Pendulum-"), _QUICK),
+    **dict.fromkeys(("Acrobot-", "CartPole-", "MountainCar-"), _DISCRETE),
+    "MountainCarContinuous-": _QUICK,
+    "Pendulum-": _PENDULUM,
 }
 """By the first letters of the environment's name; all others have the usual one."""
 

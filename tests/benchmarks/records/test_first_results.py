@@ -6,7 +6,7 @@ import pytest
 from pydantic import JsonValue
 
 from benchmarks.environment import describe_environment
-from benchmarks.first_results import first_result_spec, page
+from benchmarks.first_results import first_result_spec, page, settings_of
 from benchmarks.records.first_results import (
     ContestantName,
     FirstResult,
@@ -18,6 +18,7 @@ from benchmarks.records.first_results import (
 from nitro.spec.starting_job import train_spec
 
 ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "benchmarks/results/first_results.jsonl"
 ENVIRONMENT = describe_environment()
 
 
@@ -85,6 +86,18 @@ def test_what_is_measured_is_what_the_command_line_trains() -> None:
     )
 
 
+def test_no_first_run_is_worse_than_stable_baselines3s() -> None:
+    made = comparisons(read_results(RESULTS))
+    assert [each.env_id for each in made if each.verdict == "worse"] == []
+
+
+def test_the_jobs_that_were_measured_are_those_that_begin_today() -> None:
+    for each in comparisons(read_results(RESULTS)):
+        for run in each.ours:
+            spec = first_result_spec(each.env_id, steps=each.steps, seed=run.seed, assignments=[])
+            assert run.settings == settings_of(spec)
+
+
 def test_the_page_has_the_runs_that_were_made() -> None:
     text = (ROOT / "docs/results/first_results.md").read_text(encoding="utf-8")
-    assert page(text, ROOT / "benchmarks/results/first_results.jsonl") == text
+    assert page(text, RESULTS) == text

@@ -51,7 +51,9 @@ def test_classic_control_begins_from_values_of_its_own_which_the_job_names() -> 
     assert other.hyperparameters == {"observation_normalisation": True}
     assert said(env_id="CartPole-v1", preset="paper").hyperparameters == {}
     assert said(env_id="CartPole-v1", algorithm="impala").hyperparameters == {}
-    assert said(env_id="Hopper-v5").hyperparameters == {}
+    assert said(env_id="Pendulum-v1").hyperparameters == {"learning_rate": 1e-3}
+    for env_id in ("Hopper-v5", "MountainCarContinuous-v0", "ALE/Pong-v5"):
+        assert said(env_id=env_id).hyperparameters == {}
 
 
 def test_what_is_said_holds(tmp_path: Path) -> None:
