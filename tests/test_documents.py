@@ -94,7 +94,9 @@ def test_a_command_that_a_document_shows_exists(command: Command) -> None:
     elif program == "make":
         assert arguments[0] in TARGETS
     elif program == "python":
-        module = arguments[arguments.index("-m") + 1]
+        module, *rest = arguments[arguments.index("-m") + 1 :]
+        if rest and (ROOT / module / f"{rest[0]}.py").is_file():
+            module = f"{module}.{rest[0]}"  # a study, which has options of its own
         require_options(module, [word for word in arguments if word.startswith("--")])
     elif program == "pip":
         assert set(re.findall(r"\.\[(\w+)\]", " ".join(arguments))) <= EXTRAS
