@@ -54,7 +54,7 @@ def test_an_environment_shows_what_a_job_begins_from_there_and_why() -> None:
     assert {name: row.value for name, row in rows.items()} == resolve_for(
         spec, environment
     ).model_dump(mode="json")
-    assert rows["observation_normalisation"].source.startswith("classic control with discrete actions")
+    assert rows["observation_normalisation"].source.startswith("classic control")
     assert rows["clip"].source == "CleanRL"
     assert report.training["stop.max_rounds"] == spec.stop.max_rounds
     assert rendered(preset_table(report), width=200).startswith("CartPole-v1: ppo, preset standard")
