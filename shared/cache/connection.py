@@ -146,10 +146,10 @@ class CacheConnection:
         pool = self._client.connection_pool
         connection = pool.get_connection()
         try:
-            connection.send_command("PING", check_health=False)
+            connection.send_command("PING", check_health=False)  # type: ignore[no-untyped-call]
             connection.read_response(timeout=_PROBE_S)
         except redis.RedisError:
-            connection.disconnect()
+            connection.disconnect()  # type: ignore[no-untyped-call]
         finally:
             pool.release(connection)
 
