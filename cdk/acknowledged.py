@@ -51,7 +51,7 @@ _REASONS = {
     "Learner/Task": _VARIABLES,
     "CpuLearner/Task": _VARIABLES,
     "Scaler/Task": _VARIABLES,
-    "Learner/Task/ExecutionRole": _PULLING,
+    "CpuLearner/Task/ExecutionRole": _PULLING,
     "Scaler/Task/ExecutionRole": _PULLING,
     "Scaler/Task/TaskRole": {
         "IAM5[Resource::*]": "lambda:GetAccountSettings knows no resource, ecs:ListTasks only "
@@ -84,7 +84,7 @@ def acknowledge_findings(stack: Stack, stores: Stores) -> None:
     bucket = stores.runs.node.default_child
     assert isinstance(bucket, CfnElement)
     objects = f"<{stack.get_logical_id(bucket)}.Arn>/{RUNS_PREFIX}/*"
-    for path in ("Scaler/Task/TaskRole", "Learner/Task/TaskRole"):
+    for path in ("Scaler/Task/TaskRole", "CpuLearner/Task/TaskRole"):
         construct = _find(stack, path)
         if construct is not None:
             _acknowledge(

@@ -46,15 +46,16 @@ def build_app(*, context: Mapping[str, object] | None = None, outdir: str | None
     if region is not None:
         check_partition(region)
     check_concurrency(config, account)
+    learner_types = config.learner_types(account)
     stack = NitroStack(
         app,
         config.name,
         config=config,
-        learner_types=config.learner_types(account),
+        learner_types=learner_types,
         env=Environment(account=config.account, region=config.region) if config.account else None,
     )
     Tags.of(stack).add("nitro:stack", config.name)
-    _warn(stack, config, region)
+    _warn(stack, config, region, learner_types)
     acknowledge_findings(stack, stack.stores)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     return app
@@ -91,8 +92,16 @@ def _file_context() -> dict[str, object]:
     return context
 
 
-def _warn(stack: NitroStack, config: NitroConfig, region: str | None) -> None:
+def _warn(
+    stack: NitroStack, config: NitroConfig, region: str | None, learner_types: tuple[str, ...]
+) -> None:
     """Say what may be meant otherwise; nothing of it stops synthesis."""
+    if config.learner_instance_types and not learner_types:
+        Validations.of(stack).add_warning(
+            "nitro:no-gpu",
+            f"the account can start none of {', '.join(config.learner_instance_types)}: the stack "
+            "has no learner with a GPU and refuses jobs that want one (nitro doctor --aws)",
+        )
     table = config.price_table
     if region is not None and region != table.region:
         Validations.of(stack).add_warning(

@@ -181,9 +181,7 @@ class DeadManSwitch(Construct):
                 "NITRO_TABLE": stores.jobs.table_name,
                 "NITRO_LAMBDA_FUNCTION": actor.function.function_name,
                 "NITRO_LAMBDA_QUALIFIER": ALIAS,
-                "NITRO_ECS_CLUSTER": cluster.cluster_name,
-                "NITRO_ECS_SERVICE": learners["gpu"].service_name,
-                "NITRO_ECS_CPU_SERVICE": learners["cpu"].service_name,
+                **learner_services(cluster, learners),
             },
         )
         events.Rule(
@@ -193,6 +191,15 @@ class DeadManSwitch(Construct):
             schedule=events.Schedule.rate(_EVERY),
             targets=[targets.LambdaFunction(self.function, retry_attempts=0)],
         )
+
+
+def learner_services(
+    cluster: ecs.ICluster, learners: Mapping[LearnerKind, ecs.BaseService]
+) -> dict[str, str]:
+    """Return the settings by which scaler and switch find the learners that there are."""
+    names = {"gpu": "NITRO_ECS_SERVICE", "cpu": "NITRO_ECS_CPU_SERVICE"}
+    services = {names[kind]: service.service_name for kind, service in learners.items()}
+    return {"NITRO_ECS_CLUSTER": cluster.cluster_name, **services}
 
 
 def _role(scope: Construct) -> iam.Role:

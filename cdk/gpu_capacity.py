@@ -25,6 +25,7 @@ class GpuCapacity(Construct):
         network: Network,
     ) -> None:
         super().__init__(scope, id)
+        self.security_group = network.learner_host()
         self.host_role = iam.Role(
             self, "HostRole", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com")
         )
@@ -36,7 +37,7 @@ class GpuCapacity(Construct):
             min_capacity=0,
             max_capacity=1,
             mixed_instances_policy=autoscaling.MixedInstancesPolicy(
-                launch_template=self._template(config, instance_types[0], network),
+                launch_template=self._template(config, instance_types[0]),
                 launch_template_overrides=[
                     autoscaling.LaunchTemplateOverrides(instance_type=ec2.InstanceType(kind))
                     for kind in instance_types
@@ -63,9 +64,7 @@ class GpuCapacity(Construct):
         )
         cluster.add_asg_capacity_provider(self.provider)
 
-    def _template(
-        self, config: NitroConfig, instance_type: str, network: Network
-    ) -> ec2.LaunchTemplate:
+    def _template(self, config: NitroConfig, instance_type: str) -> ec2.LaunchTemplate:
         image: ec2.IMachineImage = ecs.EcsOptimizedImage.amazon_linux2023(ecs.AmiHardwareType.GPU)
         if config.learner_ami is not None:
             image = _FixedImage(config.learner_ami)
@@ -88,7 +87,7 @@ class GpuCapacity(Construct):
             instance_type=ec2.InstanceType(instance_type),
             role=self.host_role,
             user_data=user_data,
-            security_group=network.learner_host,
+            security_group=self.security_group,
             # Pulls images and talks to ECS; nothing may connect to it.
             associate_public_ip_address=True,
             require_imdsv2=True,

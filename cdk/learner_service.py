@@ -1,11 +1,11 @@
-"""The learners: a GPU task and a task of a few cores, asked for by the scaler and by nobody else.
+"""The learners: a task of a few cores and a GPU task, asked for by the scaler and by nobody else.
 
-Both have one role, one log and the same lockdown. What differs is the machine below them.
+Both have one role, one log and the same lockdown, those of the task of a few cores: a deployment
+may go without the other one. What differs is the machine below them.
 """
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_ecs as ecs
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from cdk.containers import USER, fargate_platform, locked_down, log_to, pulse, service_image
@@ -13,7 +13,7 @@ from cdk.network import PUBLIC, Network
 from cdk.stores import Stores, nitro_log_group
 from cdk.trajectory_cache import TrajectoryCache
 from shared.deployment.config import NitroConfig
-from shared.deployment.machines import torch_build
+from shared.deployment.machines import num_gpus, torch_build
 
 _PORT = 8081
 _SCRATCH = "/tmp"
@@ -28,7 +28,82 @@ _STOP = Duration.seconds(120)
 """Time to finish the update under way and store a checkpoint."""
 
 
-class LearnerService(Construct):
+class CpuLearnerService(Construct):
+    """The learner on Fargate: task and service, with a desired count of none."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        config: NitroConfig,
+        cluster: ecs.ICluster,
+        network: Network,
+        stores: Stores,
+        cache: TrajectoryCache,
+        scaler_url: str,
+    ) -> None:
+        super().__init__(scope, id)
+        self.task = ecs.FargateTaskDefinition(
+            self,
+            "Task",
+            cpu=1024 * config.cpu_learner_vcpu,
+            memory_limit_mib=config.cpu_learner_memory_mb,
+            runtime_platform=fargate_platform(config),
+        )
+        self.log_group = nitro_log_group(self, "Logs", config=config)
+        self.environment = {
+            # ECS tells it to tasks on Fargate only. Without it the SDK would look for the bucket in
+            # us-east-1, where a task on a machine has no way to.
+            "AWS_REGION": Stack.of(self).region,
+            "NITRO_SCALER_URL": scaler_url,
+            "NITRO_ARTIFACTS": stores.artifacts_url,
+            **cache.environment("learner"),
+        }
+        self._add_container(config, stores)
+        self.service = ecs.FargateService(
+            self,
+            "Service",
+            cluster=cluster,
+            task_definition=self.task,
+            desired_count=0,
+            min_healthy_percent=0,
+            max_healthy_percent=100,
+            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
+            vpc_subnets=network.near_the_cache,
+            # The task itself pulls the image, and a NAT gateway would cost more than it does.
+            assign_public_ip=True,
+            security_groups=[network.learner],
+        )
+        self.service.node.add_dependency(network.way_out())
+
+    def _add_container(self, config: NitroConfig, stores: Stores) -> None:
+        self.task.add_volume(name="scratch")
+        container = self.task.add_container(
+            "Learner",
+            container_name="learner",
+            image=_image(config, "cpu"),
+            environment={
+                **self.environment,
+                "NITRO_LEARNER_KIND": "cpu",
+                "NITRO_DEVICE": "cpu",
+                "HOME": _VOLUME,
+                "TMPDIR": _VOLUME,
+            },
+            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(stores.token)},
+            user=USER,
+            readonly_root_filesystem=True,
+            linux_parameters=locked_down(self),
+            health_check=pulse(_PORT, start_s=120),
+            logging=log_to(self.log_group, "cpu-learner"),
+            stop_timeout=_STOP,
+        )
+        container.add_mount_points(
+            ecs.MountPoint(source_volume="scratch", container_path=_VOLUME, read_only=False)
+        )
+
+
+class GpuLearnerService(Construct):
     """The learner on a GPU: task and service, with a desired count of none."""
 
     def __init__(
@@ -42,23 +117,19 @@ class LearnerService(Construct):
         provider: ecs.AsgCapacityProvider,
         network: Network,
         stores: Stores,
-        cache: TrajectoryCache,
-        scaler_url: str,
+        cpu_learner: CpuLearnerService,
     ) -> None:
         super().__init__(scope, id)
         # A task in awsvpc mode on EC2 has no public address: it reaches the VPC and, through the
         # gateway endpoint, S3; images, logs and the token are the machine's business.
-        self.task = ecs.Ec2TaskDefinition(self, "Task", network_mode=ecs.NetworkMode.AWS_VPC)
-        self.log_group = nitro_log_group(self, "Logs", config=config)
-        self.environment = {
-            # ECS tells it to tasks on Fargate only. Without it the SDK would look for the bucket in
-            # us-east-1, where the task has no way to.
-            "AWS_REGION": Stack.of(self).region,
-            "NITRO_SCALER_URL": scaler_url,
-            "NITRO_ARTIFACTS": stores.artifacts_url,
-            **cache.environment("learner"),
-        }
-        self._add_container(config, instance_types, stores)
+        self.task = ecs.Ec2TaskDefinition(
+            self,
+            "Task",
+            network_mode=ecs.NetworkMode.AWS_VPC,
+            task_role=cpu_learner.task.task_role,
+            execution_role=cpu_learner.task.obtain_execution_role(),
+        )
+        self._add_container(config, instance_types, stores, cpu_learner)
         self.service = ecs.Ec2Service(
             self,
             "Service",
@@ -82,10 +153,14 @@ class LearnerService(Construct):
         self.service.node.add_dependency(cluster)
 
     def _add_container(
-        self, config: NitroConfig, instance_types: tuple[str, ...], stores: Stores
+        self,
+        config: NitroConfig,
+        instance_types: tuple[str, ...],
+        stores: Stores,
+        cpu_learner: CpuLearnerService,
     ) -> None:
         torch = config.build_args.get("TORCH_BUILD", torch_build(instance_types))
-        gpus = config.learner_gpus
+        gpus = num_gpus(instance_types[0])  # all of a list have as many
         linux = locked_down(self, shared_memory_mb=_SHARED_MB if gpus > 1 else None)
         linux.add_tmpfs(
             ecs.Tmpfs(
@@ -99,7 +174,7 @@ class LearnerService(Construct):
             container_name="learner",
             image=_image(config, torch, on_gpu=True),
             environment={
-                **self.environment,
+                **cpu_learner.environment,
                 "NITRO_LEARNER_KIND": "gpu",
                 "NITRO_RUNS_DIR": f"{_SCRATCH}/runs",
                 # A missing driver must fail the task, not turn a GPU hour into a CPU hour.
@@ -113,81 +188,8 @@ class LearnerService(Construct):
             readonly_root_filesystem=True,
             linux_parameters=linux,
             health_check=pulse(_PORT, start_s=120),
-            logging=log_to(self.log_group, "learner"),
+            logging=log_to(cpu_learner.log_group, "learner"),
             stop_timeout=_STOP,
-        )
-
-
-class CpuLearnerService(Construct):
-    """The learner on Fargate: task and service, with a desired count of none."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        config: NitroConfig,
-        cluster: ecs.ICluster,
-        network: Network,
-        stores: Stores,
-        gpu_learner: LearnerService,
-    ) -> None:
-        super().__init__(scope, id)
-        self.task = ecs.FargateTaskDefinition(
-            self,
-            "Task",
-            cpu=1024 * config.cpu_learner_vcpu,
-            memory_limit_mib=config.cpu_learner_memory_mb,
-            task_role=gpu_learner.task.task_role,
-            execution_role=gpu_learner.task.obtain_execution_role(),
-            runtime_platform=fargate_platform(config),
-        )
-        self._add_container(config, gpu_learner.environment, stores, gpu_learner.log_group)
-        self.service = ecs.FargateService(
-            self,
-            "Service",
-            cluster=cluster,
-            task_definition=self.task,
-            desired_count=0,
-            min_healthy_percent=0,
-            max_healthy_percent=100,
-            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
-            vpc_subnets=PUBLIC,
-            # The task itself pulls the image, and a NAT gateway would cost more than it does.
-            assign_public_ip=True,
-            security_groups=[network.learner],
-        )
-        self.service.node.add_dependency(network.way_out())
-
-    def _add_container(
-        self,
-        config: NitroConfig,
-        environment: dict[str, str],
-        stores: Stores,
-        log_group: logs.ILogGroup,
-    ) -> None:
-        self.task.add_volume(name="scratch")
-        container = self.task.add_container(
-            "Learner",
-            container_name="learner",
-            image=_image(config, "cpu"),
-            environment={
-                **environment,
-                "NITRO_LEARNER_KIND": "cpu",
-                "NITRO_DEVICE": "cpu",
-                "HOME": _VOLUME,
-                "TMPDIR": _VOLUME,
-            },
-            secrets={"NITRO_TOKEN": ecs.Secret.from_secrets_manager(stores.token)},
-            user=USER,
-            readonly_root_filesystem=True,
-            linux_parameters=locked_down(self),
-            health_check=pulse(_PORT, start_s=120),
-            logging=log_to(log_group, "cpu-learner"),
-            stop_timeout=_STOP,
-        )
-        container.add_mount_points(
-            ecs.MountPoint(source_volume="scratch", container_path=_VOLUME, read_only=False)
         )
 
 

@@ -56,13 +56,18 @@ class Network(Construct):
         # Of one in each zone actors and cache use one: traffic between zones is billed. Its
         # addresses do for any number of actors, which share network interfaces.
         self.isolated = self.vpc.isolated_subnets[0]
+        self.near_the_cache = ec2.SubnetSelection(subnets=[self.vpc.public_subnets[0]])
+        """For services: the public subnet in the zone of actors and cache."""
         self._log_refusals(nitro_log_group(self, "Refusals", config=config))
         self.actors = self._group("Actors", "Nitro actors: may reach the cache, nothing else")
         self.cache = self._group("Cache", "Nitro trajectory cache")
         self.scaler = self._group("Scaler", "Nitro scaler")
         self.learner = self._group("Learner", "Nitro learner task")
-        self.learner_host = self._group("LearnerHost", "Machine the Nitro learner runs on")
         self.api_link = self._group("ApiLink", "Path from API Gateway to the Nitro scaler")
+
+    def learner_host(self) -> ec2.SecurityGroup:
+        """Add the group of the machine below the learner with a GPU."""
+        return self._group("LearnerHost", "Machine the Nitro learner runs on")
 
     def _group(self, id: str, description: str) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(

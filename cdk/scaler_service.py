@@ -16,8 +16,9 @@ from cdk.functions import (
     GRADIENT_TIMEOUT_S,
     ActorFunction,
     GradientFunction,
+    learner_services,
 )
-from cdk.network import PUBLIC, Network
+from cdk.network import Network
 from cdk.stores import Stores, nitro_log_group
 from cdk.trajectory_cache import TrajectoryCache
 from shared.contracts.learner_kind import LearnerKind
@@ -73,9 +74,7 @@ class ScalerService(Construct):
             "NITRO_GRADIENT_FUNCTION": gradient.function.function_name,
             "NITRO_GRADIENT_MEMORY_MB": str(GRADIENT_MEMORY_MB),
             "NITRO_GRADIENT_TIMEOUT_S": str(GRADIENT_TIMEOUT_S),
-            "NITRO_ECS_CLUSTER": cluster.cluster_name,
-            "NITRO_ECS_SERVICE": learners["gpu"].service_name,
-            "NITRO_ECS_CPU_SERVICE": learners["cpu"].service_name,
+            **learner_services(cluster, learners),
             **_limits_and_prices(config, learner_types),
             **cache.environment("scaler"),
         }
@@ -94,7 +93,7 @@ class ScalerService(Construct):
             min_healthy_percent=0,
             max_healthy_percent=100,
             circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
-            vpc_subnets=PUBLIC,
+            vpc_subnets=network.near_the_cache,
             assign_public_ip=True,
             security_groups=[network.scaler],
             enable_execute_command=port_forwarding,
@@ -189,13 +188,13 @@ def _limits_and_prices(config: NitroConfig, learner_types: tuple[str, ...]) -> d
     # The dearest type that may come: a budget must hold whichever does. Types that AWS no longer
     # starts count only where the list has no other.
     possible = [kind for kind in learner_types if kind not in RETIRED_INSTANCES]
-    dearest = max(possible or learner_types, key=config.price_table.learner_usd_per_s)
+    dearest = max(possible or learner_types, key=config.price_table.learner_usd_per_s, default=None)
     return {
         "NITRO_LONGEST_JOB_S": str(Duration.hours(config.longest_job_hours).to_seconds()),
         "NITRO_LEARNER_WAIT_S": str(Duration.minutes(config.learner_wait_minutes).to_seconds()),
         "NITRO_LEDGER_CLOCK": "wall",
         **prices,
-        "NITRO_LEARNER_INSTANCE": dearest,
+        **({} if dearest is None else {"NITRO_LEARNER_INSTANCE": dearest}),
         "NITRO_CPU_LEARNER_VCPU": str(config.cpu_learner_vcpu),
         "NITRO_CPU_LEARNER_MEMORY_GB": f"{config.cpu_learner_memory_mb / 1024:g}",
         "NITRO_CACHE_NODE": config.cache_node_type,

@@ -14,7 +14,7 @@ from cdk import scaler_service, trajectory_cache
 from cdk.api_endpoint import ApiEndpoint
 from cdk.functions import ActorFunction, DeadManSwitch, GradientFunction
 from cdk.gpu_capacity import GpuCapacity
-from cdk.learner_service import CpuLearnerService, LearnerService
+from cdk.learner_service import CpuLearnerService, GpuLearnerService
 from cdk.network import HTTPS, NUM_ZONES, Network
 from cdk.observability import Observability
 from cdk.outputs import write_outputs
@@ -104,9 +104,9 @@ class NitroStack(Stack):
     def _grant(self) -> None:
         """Say who may do what."""
         scaler = self._scaler.task.task_role
-        learner = self._learner.task.task_role  # of both learners
+        learner = self._cpu_learner.task.task_role  # of both learners
         switch = self._dead_man.role
-        groups = (self._learner.log_group, self._scaler.log_group, self._actor.log_group)
+        groups = (self._cpu_learner.log_group, self._scaler.log_group, self._actor.log_group)
         logs = [group.log_group_arn for group in groups]
         switch_log = [self._dead_man.log_group.log_group_arn]
         alias = [self._actor.alias.function_arn]
@@ -181,46 +181,28 @@ class NitroStack(Stack):
         net.learner.add_egress_rule(
             ANYWHERE, HTTPS, "Learner calls S3; on Fargate AWS pulls through it"
         )
-        net.learner_host.add_egress_rule(ANYWHERE, HTTPS, "Machine pulls images and calls ECS")
+        if self._capacity is not None:
+            self._capacity.security_group.add_egress_rule(
+                ANYWHERE, HTTPS, "Machine pulls images and calls ECS"
+            )
 
     def _add_services(self, learner_types: tuple[str, ...]) -> None:
-        """Add the learners, the machine below that with a GPU, and the scaler."""
+        """Add the learners and the scaler."""
         namespace = servicediscovery.PrivateDnsNamespace(
             self, "Namespace", name=f"{self._config.name}.internal", vpc=self._network.vpc
         )
-        capacity = GpuCapacity(
-            self,
-            "GpuCapacity",
-            config=self._config,
-            instance_types=learner_types,
-            cluster=self._cluster,
-            network=self._network,
-        )
-        self._learner = LearnerService(
-            self,
-            "Learner",
-            config=self._config,
-            instance_types=learner_types,
-            cluster=self._cluster,
-            provider=capacity.provider,
-            network=self._network,
-            stores=self.stores,
-            cache=self._cache,
-            scaler_url=scaler_url(namespace),
-        )
-        cpu_learner = CpuLearnerService(
+        self._cpu_learner = CpuLearnerService(
             self,
             "CpuLearner",
             config=self._config,
             cluster=self._cluster,
             network=self._network,
             stores=self.stores,
-            gpu_learner=self._learner,
+            cache=self._cache,
+            scaler_url=scaler_url(namespace),
         )
-        self._learners: dict[LearnerKind, ecs.BaseService] = {
-            "gpu": self._learner.service,
-            "cpu": cpu_learner.service,
-        }
+        self._learners: dict[LearnerKind, ecs.BaseService] = {"cpu": self._cpu_learner.service}
+        self._capacity = self._add_gpu_learner(learner_types) if learner_types else None
         self._scaler = ScalerService(
             self,
             "Scaler",
@@ -234,8 +216,32 @@ class NitroStack(Stack):
             actor=self._actor,
             gradient=self._gradient,
             learners=self._learners,
-            learner_log=self._learner.log_group,
+            learner_log=self._cpu_learner.log_group,
         )
+
+    def _add_gpu_learner(self, learner_types: tuple[str, ...]) -> GpuCapacity:
+        """Add the learner with a GPU, and return the machine below it."""
+        capacity = GpuCapacity(
+            self,
+            "GpuCapacity",
+            config=self._config,
+            instance_types=learner_types,
+            cluster=self._cluster,
+            network=self._network,
+        )
+        learner = GpuLearnerService(
+            self,
+            "Learner",
+            config=self._config,
+            instance_types=learner_types,
+            cluster=self._cluster,
+            provider=capacity.provider,
+            network=self._network,
+            stores=self.stores,
+            cpu_learner=self._cpu_learner,
+        )
+        self._learners["gpu"] = learner.service
+        return capacity
 
     def _add_endpoint(self) -> str | None:
         """Add the users' door, and return where it is; None where there is to be none."""

@@ -52,8 +52,8 @@ class Settings:
     """`NITRO_LAMBDA_QUALIFIER`: its alias, which provisioned concurrency is on."""
     cluster: str
     """`NITRO_ECS_CLUSTER`: cluster of the learners' services."""
-    gpu_service: str
-    """`NITRO_ECS_SERVICE`: service of the learner with a GPU."""
+    gpu_service: str | None
+    """`NITRO_ECS_SERVICE`: service of the learner with a GPU; None where there is none."""
     cpu_service: str
     """`NITRO_ECS_CPU_SERVICE`: service of the learner without one."""
     silent_after_s: float
@@ -78,7 +78,7 @@ class Settings:
             function=_required(variables, "NITRO_LAMBDA_FUNCTION"),
             qualifier=_required(variables, "NITRO_LAMBDA_QUALIFIER"),
             cluster=_required(variables, "NITRO_ECS_CLUSTER"),
-            gpu_service=_required(variables, "NITRO_ECS_SERVICE"),
+            gpu_service=variables.get("NITRO_ECS_SERVICE"),
             cpu_service=_required(variables, "NITRO_ECS_CPU_SERVICE"),
             silent_after_s=silent_after_s,
         )
@@ -163,7 +163,8 @@ class Switch:
 
     def close_gpu_learner(self) -> bool:
         """Turn off the learner with a GPU; return whether it was on."""
-        return self._close_service(self._settings.gpu_service)
+        service = self._settings.gpu_service
+        return service is not None and self._close_service(service)
 
     def close_cpu_learner(self) -> bool:
         """Turn off the learner without one; return whether it was on."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from nitro.errors import EXIT_FAILED, CommandError
+from shared.deployment.machines import GPU_QUOTA
 
 if TYPE_CHECKING:
     import boto3
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-G_QUOTA = "L-DB2E81BA"
-"""Running On-Demand G and VT instances, in vCPUs."""
 P_QUOTA = "L-417A185B"
 """Running On-Demand P instances, in vCPUs."""
 _NUM_ZONES = 2
@@ -79,7 +78,7 @@ def ask_account(
     if zones is None:
         zones = _answer(refusals, "ec2:DescribeAvailabilityZones", partial(_first_zones, session))
     offered = None
-    if zones is not None:
+    if zones is not None and instance_types:
         offered = _answer(
             refusals,
             "ec2:DescribeInstanceTypeOfferings",
@@ -91,7 +90,7 @@ def ask_account(
         offered=offered,
         vcpus={
             code: _answer(refusals, "servicequotas:GetServiceQuota", partial(_quota, session, code))
-            for code in (G_QUOTA, P_QUOTA)
+            for code in (GPU_QUOTA, P_QUOTA)
         },
         lambda_limits=limits,
         refusals=refusals,

@@ -1,36 +1,43 @@
 """Whether an account can run the stack, as a function of its answers."""
 
-from nitro.deploy.account import G_QUOTA, P_QUOTA, Account
+from nitro.deploy.account import P_QUOTA, Account
 from nitro.deploy.findings import Finding, ok, warning, wrong
 from shared.contracts.scaling_spec import ActorRange
 from shared.deployment.config import UNRESERVED_CONCURRENCY, NitroConfig
+from shared.deployment.machines import GPU_QUOTA
+from shared.money.prices import RETIRED_INSTANCES
 
 _QUOTA_NAMES = {
-    G_QUOTA: "Running On-Demand G and VT instances",
+    GPU_QUOTA: "Running On-Demand G and VT instances",
     P_QUOTA: "Running On-Demand P instances",
 }
+_WITHOUT_GPU = "the stack goes without a learner with a GPU and refuses jobs that want one"
 _VCPUS = {"xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32, "12xlarge": 48, "16xlarge": 64}
 
 
 def check_account(account: Account, config: NitroConfig) -> list[Finding]:
     """Return what the answers mean for this deployment."""
     findings = [
-        _machines(account, config),
-        _vcpus(account, config),
+        *_gpu(account, config),
         _concurrency(account, config),
         _prices(account, config),
     ]
     return [*findings, *_refusals(account)]
 
 
-def learner_instance(account: Account, config: NitroConfig) -> str:
-    """Return the machine the learner would run on: the first that is offered."""
-    return next(iter(account.offered or config.learner_instance_types))
+def startable(account: Account, config: NitroConfig) -> tuple[str, ...]:
+    """Return the machines that the learner with a GPU can run on, first choice first.
+
+    EC2 may refuse a list that names a type which the region lacks. So where the account does not
+    say what it offers, types that AWS no longer starts are left out.
+    """
+    offered = _offered(account, config)
+    return tuple(kind for kind in offered if _fits(account, kind))
 
 
 def quota_of(instance_type: str) -> str:
     """Return the code of the quota that bounds machines of this type."""
-    return P_QUOTA if instance_type.startswith("p") else G_QUOTA
+    return P_QUOTA if instance_type.startswith("p") else GPU_QUOTA
 
 
 def vcpus_of(instance_type: str) -> int:
@@ -38,27 +45,52 @@ def vcpus_of(instance_type: str) -> int:
     return _VCPUS.get(instance_type.rpartition(".")[2], 96)
 
 
+def _offered(account: Account, config: NitroConfig) -> tuple[str, ...]:
+    if account.offered is not None:
+        return account.offered
+    return tuple(kind for kind in config.learner_instance_types if kind not in RETIRED_INSTANCES)
+
+
+def _fits(account: Account, instance_type: str) -> bool:
+    """Whether the account may run a machine of this type, as far as it says."""
+    limit = account.vcpus.get(quota_of(instance_type))
+    return limit is None or vcpus_of(instance_type) <= limit
+
+
+def _gpu(account: Account, config: NitroConfig) -> list[Finding]:
+    if not config.learner_instance_types:
+        found = "none in cdk.json (learner_instance_types): jobs that want a GPU are refused"
+        return [ok("GPU machines", found)]
+    if not _offered(account, config):
+        return [_machines(account, config)]
+    return [_machines(account, config), _vcpus(account, config)]
+
+
 def _machines(account: Account, config: NitroConfig) -> Finding:
     name, wanted = "GPU machines", config.learner_instance_types
+    left_out = [kind for kind in wanted if kind not in _offered(account, config)]
     if account.offered is None or account.zones is None:
-        return _unknown(name)
+        found = "unknown: the account did not say"
+        if left_out:
+            found += f"; {', '.join(left_out)} left out, as AWS starts none any more"
+        return warning(name, found, "see the questions it refused")
     where = " and ".join(account.zones)
     if not account.offered:
-        return wrong(
+        return warning(
             name,
-            f"none of {', '.join(wanted)} is offered in {where}",
+            f"none of {', '.join(wanted)} is offered in {where}: {_WITHOUT_GPU}",
             "choose other availability_zones or another region, or name other types as "
             "learner_instance_types in cdk.json",
         )
     found = f"{', '.join(account.offered)} in {where}"
-    if account.offered[0] == wanted[0]:
-        return ok(name, found)
-    return ok(name, f"{found}; the first choice {wanted[0]} is not offered")
+    if left_out:
+        found += f"; left out, as not offered: {', '.join(left_out)}"
+    return ok(name, found)
 
 
 def _vcpus(account: Account, config: NitroConfig) -> Finding:
     name = "GPU vCPUs"
-    candidates = account.offered or config.learner_instance_types
+    candidates = _offered(account, config)
     limits = {code: account.vcpus.get(code) for code in map(quota_of, candidates)}
     if all(limit is None for limit in limits.values()):
         return _unknown(name)
@@ -66,13 +98,13 @@ def _vcpus(account: Account, config: NitroConfig) -> Finding:
         f"{_QUOTA_NAMES[code]}: {'unknown' if limit is None else limit}"
         for code, limit in limits.items()
     )
-    fitting = [t for t in candidates if vcpus_of(t) <= (limits[quota_of(t)] or 0)]
+    fitting = startable(account, config)
     if fitting:
         return ok(name, f"{found}; enough for {', '.join(fitting)}")
     first = min(candidates, key=vcpus_of)
-    return wrong(
+    return warning(
         name,
-        f"{found}; a {first} counts {vcpus_of(first)}",
+        f"{found}; a {first} counts {vcpus_of(first)}: {_WITHOUT_GPU}",
         _raise("ec2", quota_of(first), _QUOTA_NAMES[quota_of(first)], vcpus_of(first), account),
     )
 

@@ -106,15 +106,15 @@ def _examine_machine(runs_dir: Path, *, as_json: bool) -> list[Finding]:
 
 
 def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list[Finding]:
-    from nitro.deploy.account import G_QUOTA, ask_account
-    from nitro.deploy.account_checks import check_account, learner_instance
+    from nitro.deploy.account import ask_account
+    from nitro.deploy.account_checks import check_account, startable
     from nitro.deploy.stack_costs import (
         busy_usd_per_hour,
         costs_table,
         idle_usd_per_month,
         stack_costs,
     )
-    from shared.deployment.machines import LEARNER_START_S
+    from shared.deployment.machines import GPU_QUOTA, LEARNER_START_S
 
     config = read_deployment(folder / CONFIG_FILE)
     account = ask_account(
@@ -123,11 +123,12 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
         instance_types=config.learner_instance_types,
     )
     findings = check_account(account, config)
-    costs = stack_costs(config, learner_instance=learner_instance(account, config))
+    machines = startable(account, config)
+    costs = stack_costs(config, learner_instance=next(iter(machines), None))
     answer: dict[str, object] = {
-        "offered_instance_types": None if account.offered is None else list(account.offered),
+        "offered_instance_types": list(machines),
         "lambda_concurrency": None if account.lambda_limits is None else account.lambda_limits[0],
-        "gpu_vcpus": account.vcpus.get(G_QUOTA),
+        "gpu_vcpus": account.vcpus.get(GPU_QUOTA),
         "checked_at": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds"),
     }
     record_answer(folder / CONTEXT_FILE, answer)

@@ -30,8 +30,8 @@ class CostItem:
     """Billed while a job runs, the idle part included."""
 
 
-def stack_costs(config: NitroConfig, *, learner_instance: str) -> tuple[CostItem, ...]:
-    """Return what each part costs.
+def stack_costs(config: NitroConfig, *, learner_instance: str | None) -> tuple[CostItem, ...]:
+    """Return what each part costs, without a learner with a GPU where no machine is named.
 
     Raises:
         ValueError: The price table lacks the learner's type.
@@ -41,7 +41,13 @@ def stack_costs(config: NitroConfig, *, learner_instance: str) -> tuple[CostItem
         vcpu=config.scaler_cpu / _CPU_UNITS, memory_gb=config.scaler_memory_mb / _MB_PER_GB
     )
     cache = SECONDS_PER_HOUR * prices.cache_usd_per_s(config.cache_node_type, config.cache_engine)
-    learner = SECONDS_PER_HOUR * prices.learner_usd_per_s(learner_instance)
+    gpu_learner: tuple[CostItem, ...] = ()
+    if learner_instance is not None:
+        usd_per_hour = SECONDS_PER_HOUR * prices.learner_usd_per_s(learner_instance)
+        gpu_learner = (
+            _while_busy("public IPv4 of the GPU machine", prices.public_ipv4_usd_per_hour),
+            _while_busy(f"learner, {learner_instance}", usd_per_hour),
+        )
     vcpu, memory_gb = config.cpu_learner_vcpu, config.cpu_learner_memory_mb / _MB_PER_GB
     cpu_learner = SECONDS_PER_HOUR * prices.fargate_usd_per_s(vcpu=vcpu, memory_gb=memory_gb)
     warm_gb = config.provisioned_concurrency * config.actor_memory_mb / _MB_PER_GB
@@ -54,8 +60,8 @@ def stack_costs(config: NitroConfig, *, learner_instance: str) -> tuple[CostItem
         _always(f"cache, {config.cache_node_type}", cache),
         _always("public IPv4 of the scaler", address),
         _always("HTTP API and VPC link", 0.0),
-        _while_busy("public IPv4 of the learners", 2 * address),
-        _while_busy(f"learner, {learner_instance}", learner),
+        *gpu_learner,
+        _while_busy("public IPv4 of the learner on cores", address),
         _while_busy(f"learner, Fargate {vcpu} vCPU and {memory_gb:g} GB", cpu_learner),
         _while_busy(f"provisioned concurrency, {size}", warm),
         _while_busy("actors on it, all of them all the time", working),

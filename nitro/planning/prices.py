@@ -19,7 +19,7 @@ _PING_EVERY_S = 240.0
 def learners(config: NitroConfig) -> tuple[Learner, ...]:
     """Return what jobs of a deployment can learn on."""
     basis = cost_basis(config)
-    kinds: tuple[LearnerKind, ...] = ("cpu", "gpu")
+    kinds: tuple[LearnerKind, ...] = ("cpu", "gpu") if config.learner_instance_types else ("cpu",)
     return tuple(
         Learner(kind=kind, basis=basis.with_learner(kind), start_s=LEARNER_START_S[kind])
         for kind in kinds
@@ -49,7 +49,7 @@ def cost_basis(config: NitroConfig) -> CostBasis:
     return CostBasis(
         prices=prices,
         # The dearest that may come: a budget must hold whichever does.
-        learner_usd_per_s=max(map(prices.learner_usd_per_s, possible or types)),
+        learner_usd_per_s=max(map(prices.learner_usd_per_s, possible or types), default=0.0),
         cpu_learner_usd_per_s=prices.fargate_usd_per_s(
             vcpu=config.cpu_learner_vcpu, memory_gb=config.cpu_learner_memory_mb / MB_PER_GB
         ),

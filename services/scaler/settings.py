@@ -123,20 +123,20 @@ class Settings(CacheSettings):
     """ECS cluster of the learners' services."""
     ecs_service: str | None = None
     """ECS service of the learner with a GPU, whose desired count is 1 while there is work for it,
-    else 0; unset means that a learner is always there."""
+    else 0. Unset in a cluster, there is no such learner: jobs that want a GPU are refused."""
     ecs_cpu_service: str | None = None
-    """The same of the learner without one."""
+    """The same of the learner without one. Without a cluster both learners are always there."""
     reconcile_every_s: Seconds = 60.0
     """How often capacity is compared with the jobs when nothing happens."""
     longest_job_s: Seconds = 172_800.0
-    """Longest a job may run at a time, and may wait for a learner, where `NITRO_ECS_SERVICE` is
-    set: then it is stopped, and keeps no capacity on."""
+    """Longest a job may run at a time, where `NITRO_ECS_CLUSTER` is set: then it is stopped, and
+    keeps no capacity on."""
 
     client_grace_s: Seconds = 60.0
     """How long an `external` job waits for its client, before its first lease and after a lost one:
     then it is stopped, and keeps nothing on."""
     learner_wait_s: Seconds = 1800.0
-    """Longest a job waits, where `NITRO_ECS_SERVICE` is set, while no learner of its kind has any
+    """Longest a job waits, where `NITRO_ECS_CLUSTER` is set, while no learner of its kind has any
     job: then it has failed, as it has once three learners ended before one of them took it."""
 
     lease_ttl_s: Seconds = 30.0
@@ -209,11 +209,12 @@ class Settings(CacheSettings):
                 f"NITRO_HEARTBEAT_EVERY_S ({self.heartbeat_every_s:g}) must be below "
                 f"NITRO_LEASE_TTL_S ({self.lease_ttl_s:g})"
             )
-        if len({name is None for name in (self.ecs_cluster, *self.ecs_services.values())}) > 1:
+        started = {name is None for name in (self.ecs_cluster, self.ecs_cpu_service)}
+        if len(started) > 1 or (self.ecs_service is not None and self.ecs_cluster is None):
             raise ValueError(
-                "set NITRO_ECS_CLUSTER, NITRO_ECS_SERVICE and NITRO_ECS_CPU_SERVICE, or none: a "
-                "job learns with a GPU or without one, and each kind of learner is a service of "
-                "its own"
+                "set NITRO_ECS_CLUSTER and NITRO_ECS_CPU_SERVICE, and NITRO_ECS_SERVICE where "
+                "there is a learner with a GPU, or none of them: each kind of learner is a service "
+                "of its own"
             )
         if self.store == "dynamodb" and not self.table:
             raise ValueError("NITRO_STORE is dynamodb: NITRO_TABLE must name the table")
@@ -222,7 +223,7 @@ class Settings(CacheSettings):
 
     @property
     def ecs_services(self) -> dict[LearnerKind, str | None]:
-        """The ECS service of each kind of learner; None where it is always there."""
+        """The ECS service of each kind of learner; None where it is always there, or never."""
         return {"gpu": self.ecs_service, "cpu": self.ecs_cpu_service}
 
     @property
@@ -243,7 +244,17 @@ class Settings(CacheSettings):
     @property
     def allowed_job_s(self) -> float:
         """How long a job may run at a time: no bound where its learner is nobody's bill."""
-        return math.inf if self.ecs_service is None else self.longest_job_s
+        return self.longest_job_s if self.starts_learners else math.inf
+
+    @property
+    def starts_learners(self) -> bool:
+        """Whether learners exist only while there is work for them."""
+        return self.ecs_cluster is not None
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether there is a learner for jobs that want a GPU."""
+        return self.ecs_service is not None or not self.starts_learners
 
     def cost_basis(self) -> CostBasis:
         """Return what a job is billed by.

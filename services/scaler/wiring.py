@@ -170,7 +170,7 @@ class Components:
             store=self.store,
             rule=CapacityRule(
                 provisioned=settings.provisioned_concurrency,
-                starts_learner=settings.ecs_service is not None,
+                starts_learner=settings.starts_learners,
                 longest_job_s=settings.allowed_job_s,
                 reserved=settings.lambda_reserved_concurrency,
                 spent_at=self._spending.spent_at,
@@ -201,6 +201,7 @@ class Components:
             self._quota,
             partial(self.store.with_status, LIVE),
             cache_memory_mb=settings.cache_memory_mb,
+            has_gpu=settings.has_gpu,
         )
         changes = JobChanges(
             store=self.store, launches=self.launches, gradients=self.gradients, now=self.now
@@ -355,7 +356,7 @@ def _started_learners(settings: Settings) -> tuple[StartedLearner, ...]:
 
 
 def _heartbeat(settings: Settings) -> Heartbeat | None:
-    if settings.ecs_service is None or settings.table is None:
+    if not settings.starts_learners or settings.table is None:
         return None
     return Heartbeat(
         table=settings.table,

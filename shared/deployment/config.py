@@ -56,7 +56,7 @@ class AccountAnswer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     offered_instance_types: frozenset[str] | None = None
-    """EC2 types of our list that the region offers; None when nobody asked."""
+    """EC2 types of our list that the account can start; None when nobody asked."""
     lambda_concurrency: int | None = None
     """The account's limit of concurrent executions; None when nobody asked."""
 
@@ -107,14 +107,15 @@ class NitroConfig(BaseModel):
     scaler_memory_mb: Literal[512, 1024, 2048] = 512
     """Memory of the scaler; Fargate wants at least two megabytes to a CPU unit."""
 
-    learner_instance_types: Annotated[tuple[InstanceType, ...], Field(min_length=1)] = (
+    learner_instance_types: tuple[InstanceType, ...] = (
         "p3.2xlarge",
         "g6.2xlarge",
         "g5.2xlarge",
         "g4dn.2xlarge",
     )
     """GPU machines for the learner, first choice first (paper: p3.2xlarge). All have as many GPUs:
-    the learner has a rank on each, and its task asks for all of them."""
+    the learner has a rank on each, and its task asks for all of them. An empty list leaves out that
+    learner: jobs that want a GPU are refused."""
     learner_memory_mb: Annotated[int, Field(ge=2048)] = 24_576
     """Memory the learner is placed with; must fit the smallest machine of the list."""
     learner_disk_gb: Annotated[int, Field(ge=50, le=1000)] = 100
@@ -157,11 +158,6 @@ class NitroConfig(BaseModel):
         return usable_memory_mb(self.cache_node_type)
 
     @property
-    def learner_gpus(self) -> int:
-        """GPUs of the learner's machine, whichever it is."""
-        return num_gpus(self.learner_instance_types[0])
-
-    @property
     def price_table(self) -> PriceTable:
         """What bills and budgets go by."""
         if self.prices is not None:
@@ -170,21 +166,11 @@ class NitroConfig(BaseModel):
         return listed[self.architecture]
 
     def learner_types(self, account: AccountAnswer) -> tuple[str, ...]:
-        """Return the machines to ask for: those the account is known to offer, in our order.
-
-        Raises:
-            ConfigError: It offers none of them.
-        """
+        """Return the machines to ask for, in our order; none leaves out the learner with a GPU."""
         offered = account.offered_instance_types
         if offered is None:
             return self.learner_instance_types
-        left = tuple(kind for kind in self.learner_instance_types if kind in offered)
-        if not left:
-            raise ConfigError(
-                f"learner_instance_types: none of {', '.join(self.learner_instance_types)} is "
-                "offered here; add one of the region's GPU types"
-            )
-        return left
+        return tuple(kind for kind in self.learner_instance_types if kind in offered)
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:

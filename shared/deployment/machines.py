@@ -26,6 +26,8 @@ _SEVERAL_GPUS = {"g5.12xlarge": 4, "g6.12xlarge": 4, "p3.8xlarge": 4}
 LEARNER_START_S: dict[LearnerKind, float] = {"gpu": 240.0, "cpu": 60.0}
 """From a job's queueing to the learner that takes it, roughly: nobody has measured it on AWS. A GPU
 machine boots and pulls several GB, a Fargate task pulls half a gigabyte."""
+GPU_QUOTA = "L-DB2E81BA"
+"""Running On-Demand G and VT instances, in vCPUs: new accounts have none."""
 _VOLTA = frozenset({"p3.2xlarge", "p3.8xlarge"})
 """Machines whose GPUs are V100s."""
 _RESERVED_SHARE = 0.25

@@ -87,6 +87,12 @@ def offered(variant: Variant) -> Synthesised:
 
 
 @pytest.fixture(scope="session")
+def without_gpu(variant: Variant) -> Synthesised:
+    """A deployment without a learner with a GPU."""
+    return variant(learner_instance_types=[])
+
+
+@pytest.fixture(scope="session")
 def ranked(variant: Variant) -> Synthesised:
     """A deployment whose learner has four GPUs."""
     return variant(learner_instance_types=["g6.12xlarge", "g5.12xlarge"])

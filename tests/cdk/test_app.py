@@ -52,9 +52,14 @@ def _assets(stack: Synthesised) -> dict[str, Path]:
 
 
 def test_cdk_nag_finds_nothing_that_is_not_acknowledged(
-    synthesised: Synthesised, changed: Synthesised, variant: Variant
+    synthesised: Synthesised, changed: Synthesised, without_gpu: Synthesised, variant: Variant
 ) -> None:
-    stacks = [synthesised, changed, *(variant(endpoint=endpoint) for endpoint in ("iam", "none"))]
+    stacks = [
+        synthesised,
+        changed,
+        without_gpu,
+        *(variant(endpoint=endpoint) for endpoint in ("iam", "none")),
+    ]
     for stack in stacks:
         reports = stack.report()["pluginReports"]
         assert {r["pluginName"]: r["violations"] for r in reports}["AwsSolutions"] == []
@@ -101,6 +106,14 @@ def test_an_images_context_is_what_dockerignore_lets_in(synthesised: Synthesised
 def test_nothing_is_warned_of_by_default(synthesised: Synthesised, offered: Synthesised) -> None:
     assert list(_warnings(synthesised)) == []
     assert list(_warnings(offered)) == []
+
+
+def test_an_account_without_a_gpu_is_a_warning_and_a_list_without_one_is_none(
+    variant: Variant, without_gpu: Synthesised
+) -> None:
+    (warning,) = _warnings(variant(answer={"offered_instance_types": []}))
+    assert "has no learner with a GPU and refuses jobs that want one" in warning
+    assert list(_warnings(without_gpu)) == []
 
 
 def test_the_template_goes_to_any_account(synthesised: Synthesised) -> None:

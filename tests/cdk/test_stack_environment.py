@@ -119,6 +119,14 @@ def test_the_switch_starts_with_what_it_is_told(synthesised: Synthesised) -> Non
     assert len(told) == 6
 
 
+def test_without_a_gpu_scaler_and_switch_know_of_none(
+    without_gpu: Synthesised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = _settings(ScalerSettings, _task(without_gpu, "Scaler"), monkeypatch)
+    assert (settings.has_gpu, settings.starts_learners) == (False, True)
+    assert DeadManSettings.read(_function(without_gpu, "DeadMan")).gpu_service is None
+
+
 def test_the_gradient_function_starts_with_what_the_actor_is_told(
     synthesised: Synthesised,
 ) -> None:

@@ -70,8 +70,8 @@ _ROLES: dict[str, Grants] = {
     | _each("dynamodb:Query", "<StoresJobs.Arn>", "<StoresJobs.Arn>/index/queue")
     | _each("s3:ListBucket", "<StoresRuns.Arn> below runs/*")
     | _each("s3:GetObject s3:DeleteObject", "<StoresRuns.Arn>/runs/*")
-    | _each("logs:FilterLogEvents", "<LearnerLogs.Arn>", "<ScalerLogs.Arn>", "<ActorLogs.Arn>"),
-    "LearnerTaskTaskRole": _connect("learner")
+    | _each("logs:FilterLogEvents", "<CpuLearnerLogs.Arn>", "<ScalerLogs.Arn>", "<ActorLogs.Arn>"),
+    "CpuLearnerTaskTaskRole": _connect("learner")
     | _each("s3:ListBucket", "<StoresRuns.Arn> below runs/*")
     | _each("s3:GetObject s3:PutObject s3:DeleteObject", "<StoresRuns.Arn>/runs/*"),
     "DeadManRole": _log("DeadManLogs")
@@ -83,7 +83,7 @@ _ROLES: dict[str, Grants] = {
     | _each("dynamodb:GetItem", "<StoresJobs.Arn>"),
     "ScalerTaskExecutionRole": _start_task("Scaler")
     | _each("secretsmanager:DescribeSecret secretsmanager:GetSecretValue", "<StoresViewerToken>"),
-    "LearnerTaskExecutionRole": _start_task("Learner"),
+    "CpuLearnerTaskExecutionRole": _start_task("CpuLearner"),
     # What CDK gives an ECS machine: nothing of ours in it.
     "GpuCapacityHostRole": _each(
         "ecs:DeregisterContainerInstance ecs:RegisterContainerInstance ecs:Submit*",

@@ -162,6 +162,23 @@ def test_what_the_account_does_not_offer_is_not_asked_for(offered: Synthesised) 
     assert data["InstanceType"] == "g5.2xlarge"
 
 
+def test_a_stack_without_a_gpu_has_no_machine(
+    without_gpu: Synthesised, synthesised: Synthesised
+) -> None:
+    kinds = {resource["Type"] for resource in without_gpu.template["Resources"].values()}
+    left_out = {resource["Type"] for resource in synthesised.template["Resources"].values()} - kinds
+    assert left_out == {
+        "AWS::AutoScaling::AutoScalingGroup",
+        "AWS::EC2::LaunchTemplate",
+        "AWS::ECS::CapacityProvider",
+        "AWS::ECS::ClusterCapacityProviderAssociations",
+        "AWS::IAM::InstanceProfile",
+    }
+    assert len(without_gpu.of_type("AWS::ECS::Service")) == 2
+    names = {v["Name"] for v in _container(without_gpu, "Scaler")["Environment"]}
+    assert not names & {"NITRO_ECS_SERVICE", "NITRO_LEARNER_INSTANCE"}
+
+
 def test_a_budget_holds_whichever_machine_comes(synthesised: Synthesised) -> None:
     billed = _value(synthesised, "Scaler", "NITRO_LEARNER_INSTANCE")
     policy = synthesised.only("AWS::AutoScaling::AutoScalingGroup")["MixedInstancesPolicy"]

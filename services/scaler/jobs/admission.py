@@ -38,7 +38,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.learner_kind import LearnerKind, learner_kind
 from shared.contracts.problem import FieldError
-from shared.deployment.machines import smallest_node
+from shared.deployment.machines import GPU_QUOTA, smallest_node
 
 _MB = 1024 * 1024
 _MAX_ENVIRONMENT_BYTES = 3000
@@ -54,6 +54,11 @@ _LEAST_SNAPSHOT_BYTES = 12 * 1024
 """Where one episode was left: no game's takes more, though some begin with a sixth of it."""
 _SNAPSHOT_GROWTH = 1.5
 """How much larger than after its first step it may become, in an environment of one's own."""
+_NO_GPU = (
+    "this deployment has no learner with a GPU: set learner to cpu. Or raise the quota 'Running "
+    f"On-Demand G and VT instances' ({GPU_QUOTA}), name a machine in learner_instance_types, and "
+    "deploy again"
+)
 _HEADER_BYTES = 1 << 16
 """More than a trajectory's header has."""
 
@@ -68,11 +73,13 @@ class Admission:
         live: Callable[[], Sequence[JobRecord]],
         *,
         cache_memory_mb: int,
+        has_gpu: bool = True,
     ) -> None:
         self._catalogue = catalogue
         self._quota = quota
         self._live = live
         self._cache_bytes = cache_memory_mb * _MB
+        self._has_gpu = has_gpu
 
     def waits_for_an_actor(self, spec: JobSpec) -> bool:
         """Whether one has to describe the job's environment first."""
@@ -84,7 +91,7 @@ class Admission:
         Raises:
             ApiError: The job cannot run.
         """
-        refuse_wrong(_event_errors(spec))
+        refuse_wrong([*_event_errors(spec), *self._learner_errors(least_learner(spec))])
         least = least_pricing(spec, least_learner(spec), pricing)
         refuse_wrong([*budget_errors(spec, least), *_target_errors(spec)])
 
@@ -108,6 +115,7 @@ class Admission:
         least = least_pricing(spec, learner_in(spec, environment), pricing)
         refuse_wrong(
             [
+                *self._learner_errors(learner_in(spec, environment)),
                 *_concurrency_errors(spec, limit),
                 *self.memory_errors(spec, environment),
                 *trajectory_errors(spec, environment),
@@ -116,6 +124,11 @@ class Admission:
             ]
         )
         return environment
+
+    def _learner_errors(self, learner: LearnerKind) -> Iterator[FieldError]:
+        """Yield the error of a job whose learner this deployment does not have."""
+        if learner == "gpu" and not self._has_gpu:
+            yield FieldError(field="learner", message=_NO_GPU)
 
     def memory_errors(self, spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
         """Return the error of a job whose rounds do not fit into the cache now, if they do not."""

@@ -57,7 +57,7 @@ def test_settings_come_from_the_environment() -> None:
     assert Settings.read(VARIABLES).silent_after_s == 600
 
 
-@pytest.mark.parametrize("name", sorted(VARIABLES))
+@pytest.mark.parametrize("name", sorted(VARIABLES.keys() - {"NITRO_ECS_SERVICE"}))
 @pytest.mark.parametrize("value", [None, "", " "])
 def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
     variables = {**VARIABLES, name: value}

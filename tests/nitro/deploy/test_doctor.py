@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from typer.testing import CliRunner, Result
 
@@ -60,7 +61,7 @@ def doctor(*arguments: str) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["doctor", *arguments])
 
 
-def ask(folder: Path) -> tuple[int, dict[str, dict[str, str]], dict[str, object]]:
+def ask(folder: Path) -> tuple[int, dict[str, dict[str, str]], dict[str, Any]]:
     """Return exit code, findings by name and the whole report."""
     result = doctor("--aws", "--json", "--folder", str(folder))
     report = json.loads(result.stdout)
@@ -89,7 +90,7 @@ def test_an_account_that_can_run_the_stack(tmp_path: Path) -> None:
     assert code == 0
     assert {finding["verdict"] for finding in findings.values()} == {"ok"}
     # As of 2026 no region offers p3.2xlarge any more.
-    assert "the first choice p3.2xlarge is not offered" in findings["GPU machines"]["found"]
+    assert findings["GPU machines"]["found"].endswith("; left out, as not offered: p3.2xlarge")
     answer = context(tmp_path)[ACCOUNT_CONTEXT_KEY]
     assert answer["offered_instance_types"] == ["g6.2xlarge", "g5.2xlarge", "g4dn.2xlarge"]
     assert (answer["lambda_concurrency"], answer["gpu_vcpus"]) == (1000, 64)
@@ -110,16 +111,19 @@ def test_a_new_account_is_told_which_quotas_to_raise_and_how(
 ) -> None:
     quotas.values[G_QUOTA] = 0.0
     lambdas.concurrency_limit = 10
-    code, findings, _ = ask(tmp_path)
-    assert code == EXIT_FAILED
+    code, findings, report = ask(tmp_path)
+    assert code == 0, "the default job needs neither"
     vcpus, concurrency = findings["GPU vCPUs"], findings["Lambda concurrency"]
-    assert (vcpus["verdict"], concurrency["verdict"]) == ("wrong", "warning")
+    assert (vcpus["verdict"], concurrency["verdict"]) == ("warning", "warning")
+    assert "goes without a learner with a GPU" in vcpus["found"]
+    assert [item for item in report["costs"] if "g6" in item["name"]] == []
     assert "at most 10 actors, 0 of them kept warm" in concurrency["found"]
     assert "Running On-Demand G and VT instances" in vcpus["advice"]
     assert f"--quota-code {G_QUOTA} --desired-value 8" in vcpus["advice"]
     assert "--service-code lambda --quota-code L-B99A9384" in concurrency["advice"]
     answer = context(tmp_path)[ACCOUNT_CONTEXT_KEY]
     assert (answer["lambda_concurrency"], answer["gpu_vcpus"]) == (10, 0)
+    assert answer["offered_instance_types"] == []
 
 
 def test_a_smaller_cap_in_cdk_json_is_enough_for_a_smaller_limit(
@@ -159,12 +163,34 @@ def test_the_region_the_cdk_would_deploy_to_is_the_one_that_is_asked(
 
 
 @pytest.mark.usefixtures("quotas", "lambdas")
-def test_a_region_without_our_machines_is_wrong(tmp_path: Path) -> None:
-    configure(tmp_path, learner_instance_types=["p3.2xlarge"])
+@pytest.mark.parametrize("types", [["p3.2xlarge"], []])
+def test_without_a_machine_the_stack_goes_without_a_gpu(tmp_path: Path, types: list[str]) -> None:
+    configure(tmp_path, learner_instance_types=types)
     code, findings, _ = ask(tmp_path)
-    assert code == EXIT_FAILED
+    assert (code, findings["GPU machines"]["verdict"]) == (0, "warning" if types else "ok")
     found = findings["GPU machines"]["found"]
-    assert found == "none of p3.2xlarge is offered in us-east-1a and us-east-1b"
+    words = "none of p3.2xlarge is offered in us-east-1a and us-east-1b" if types else "none in"
+    assert found.startswith(words)
+    assert "GPU vCPUs" not in findings
+    assert context(tmp_path)[ACCOUNT_CONTEXT_KEY]["offered_instance_types"] == []
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_where_the_account_does_not_say_what_it_offers_only_retired_types_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(request: Request) -> Response:
+        del request
+        error = "<Response><Errors><Error><Code>UnauthorizedOperation</Code></Error></Errors>"
+        return Response(f"{error}</Response>", status_code=403, media_type="text/xml")
+
+    with serve(Starlette(routes=[Route("/", refuse, methods=["POST"])])) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", url)
+        code, findings, _ = ask(tmp_path)
+    assert (code, findings["GPU machines"]["verdict"]) == (0, "warning")
+    assert "p3.2xlarge left out" in findings["GPU machines"]["found"]
+    answer = context(tmp_path)[ACCOUNT_CONTEXT_KEY]
+    assert answer["offered_instance_types"] == ["g6.2xlarge", "g5.2xlarge", "g4dn.2xlarge"]
 
 
 @pytest.mark.usefixtures("quotas", "lambdas")
@@ -176,8 +202,8 @@ def test_the_zones_of_the_stack_are_those_that_are_asked(tmp_path: Path) -> None
     )
     found = ask(tmp_path)[1]["GPU machines"]["found"]
     # The first choice is offered in the region's other zones.
-    first_choice = "the first choice g6e.xlarge is not offered"
-    assert found == f"g6.2xlarge in us-east-1e and us-east-1f; {first_choice}"
+    left_out = "left out, as not offered: g6e.xlarge"
+    assert found == f"g6.2xlarge in us-east-1e and us-east-1f; {left_out}"
 
 
 @pytest.mark.usefixtures("lambdas")

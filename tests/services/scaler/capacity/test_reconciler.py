@@ -206,5 +206,5 @@ def test_readiness_names_the_cache(start_scaler: StartScaler) -> None:
 
 @pytest.mark.parametrize("given", ["ecs_cluster", "ecs_service", "ecs_cpu_service"])
 def test_half_of_the_learner_service_is_refused(start_scaler: StartScaler, given: str) -> None:
-    with pytest.raises(ValueError, match="set NITRO_ECS_CLUSTER, NITRO_ECS_SERVICE and"):
+    with pytest.raises(ValueError, match="set NITRO_ECS_CLUSTER and NITRO_ECS_CPU_SERVICE"):
         start_scaler(**{given: "x"}).__enter__()

@@ -53,16 +53,36 @@ def catalogue(lambdas: LambdaEndpoint) -> Iterator[EnvironmentCatalogue]:
 
 
 def admission(
-    catalogue: EnvironmentCatalogue, *live: JobRecord, cache_memory_mb: int = 100_000
+    catalogue: EnvironmentCatalogue,
+    *live: JobRecord,
+    cache_memory_mb: int = 100_000,
+    has_gpu: bool = True,
 ) -> Admission:
     quota = ConcurrencyQuota(lambda: 1000, ttl_s=3600)
-    return Admission(catalogue, quota, lambda: live, cache_memory_mb=cache_memory_mb)
+    return Admission(
+        catalogue, quota, lambda: live, cache_memory_mb=cache_memory_mb, has_gpu=has_gpu
+    )
 
 
 def refused(admission: Admission, spec: JobSpec) -> dict[str, str]:
     with pytest.raises(ApiError) as refusal:
         admission.admit(spec, PRICING)
     return {error.field: error.message for error in refusal.value.errors}
+
+
+def test_without_a_gpu_jobs_that_want_one_are_refused_with_the_quotas_name(
+    catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
+) -> None:
+    small = admission(catalogue, has_gpu=False)
+    small.admit(JobSpec(learner="auto"), PRICING)
+    on_gpu = JobSpec(learner="gpu")
+    with pytest.raises(ApiError) as refusal:
+        small.refuse_at_once(on_gpu, PRICING)
+    (error,) = refusal.value.errors
+    assert (error.field, "(L-DB2E81BA)" in error.message) == ("learner", True)
+    lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
+    images = JobSpec(env_id="ALE/Pong-v5", learner="auto")
+    assert "set learner to cpu" in refused(small, images)["learner"]
 
 
 def kwargs_of(num_bytes: int) -> dict[str, str]:
@@ -194,11 +214,11 @@ def test_the_cache_holds_the_largest_job_of_each_kind(catalogue: EnvironmentCata
         return JobRecord(job=job)
 
     beside = [live(large, "gpu"), live(spec, "gpu"), live(large, "cpu")]
-    room = {"cache_memory_mb": sum(needed_mb)}
-    assert admission(catalogue, *beside, **room).admit(spec, PRICING) == HOPPER
-    room = {"cache_memory_mb": sum(needed_mb) - 2}
-    assert admission(catalogue, *beside[1:], **room).admit(spec, PRICING) == HOPPER
-    (why,) = refused(admission(catalogue, *beside, **room), spec).values()
+    room_mb = sum(needed_mb)
+    assert admission(catalogue, *beside, cache_memory_mb=room_mb).admit(spec, PRICING) == HOPPER
+    room_mb -= 2
+    assert admission(catalogue, *beside[1:], cache_memory_mb=room_mb).admit(spec, PRICING) == HOPPER
+    (why,) = refused(admission(catalogue, *beside, cache_memory_mb=room_mb), spec).values()
     assert f"other kind of learner may take {needed_mb[1]} MB of it; wait until that" in why
     assert "use a cache as large as" in why
 
