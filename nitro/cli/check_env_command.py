@@ -8,6 +8,7 @@ import typer
 from nitro.cli.console import show
 from nitro.cli.options import AsJson, EnvironmentPackages
 from nitro.errors import EXIT_FAILED, CommandError
+from nitro.foreign_output import foreign_code
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,7 +79,8 @@ def _checked(ref: "EnvironmentRef", *, steps: int, seed: int) -> "Compliance":
     from shared.environments.state.compliance import check_compliance
 
     try:
-        return check_compliance(lambda: make_environment(ref), num_steps=steps, seed=seed)
+        with foreign_code():
+            return check_compliance(lambda: make_environment(ref), num_steps=steps, seed=seed)
     except UnsupportedEnvironment as error:
         raise CommandError(str(error)) from error
     except Exception as error:  # an environment may raise anything

@@ -10,6 +10,7 @@ from rich.console import Console
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot
 from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from nitro.foreign_output import foreign_code
 from nitro.hints import Place
 from nitro.local.system import LocalSystem
 from nitro.runs.finished import finished_folder
@@ -87,7 +88,8 @@ def _draw(run_dir: Path) -> Path:
 def _film(run_dir: Path) -> Path:
     from nitro.runs.evaluate import film_run  # Gymnasium takes a while to load
 
-    return film_run(run_dir)
+    with foreign_code():
+        return film_run(run_dir)
 
 
 def _tell_next(job: Job, summary: Summary, place: Place, console: Console) -> None:

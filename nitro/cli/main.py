@@ -3,7 +3,6 @@
 Libraries are imported inside the commands that need them, so that `--help` answers at once.
 """
 
-import io
 import shlex
 import sys
 from pathlib import Path
@@ -34,6 +33,7 @@ from nitro.dashboard.command import EXAMPLES as DASHBOARD_EXAMPLES
 from nitro.dashboard.command import dashboard
 from nitro.deploy.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from nitro.deploy.doctor import doctor
+from nitro.foreign_output import foreign_code, own_stdout
 from nitro.hints import Place
 from nitro.planning.command import EXAMPLES as PLAN_EXAMPLES
 from nitro.planning.command import plan
@@ -62,10 +62,8 @@ app.add_typer(experiment, name="experiment")
 
 def main() -> None:
     """Run the command line."""
-    # Not every terminal has every character, and none is worth a job.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    app()
+    with own_stdout():
+        app()
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback signature
@@ -270,13 +268,15 @@ def evaluate(
     from nitro.runs.evaluate import evaluate_run, evaluation_table
 
     own_packages(environment_packages)
-    report = evaluate_run(
-        local_run(run, runs_dir, wanted=with_checkpoints),
-        episodes=episodes or (1 if video else 10),
-        seed=seed,
-        video=video,
-        checkpoint=checkpoint,
-    )
+    folder = local_run(run, runs_dir, wanted=with_checkpoints)
+    with foreign_code():
+        report = evaluate_run(
+            folder,
+            episodes=episodes or (1 if video else 10),
+            seed=seed,
+            video=video,
+            checkpoint=checkpoint,
+        )
     if as_json:
         typer.echo(report.model_dump_json())
     else:

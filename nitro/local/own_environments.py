@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from nitro.errors import CommandError
+from nitro.foreign_output import foreign_code
 from nitro.local.module_path import folders_of, module_path
 from nitro.settings import read_settings
 from shared.environments.packages import (
@@ -22,7 +23,8 @@ def own_packages(option: Sequence[str] | None) -> tuple[str, ...]:
     """
     try:
         names = package_names(",".join(option)) if option else read_settings().environment_packages
-        import_environment_packages(names)
+        with foreign_code():
+            import_environment_packages(names)
     except (ValueError, EnvironmentPackageError) as error:
         raise CommandError(f"--environment-package: {error}") from error
     return names

@@ -8,6 +8,7 @@ import typer
 from nitro.cli.console import show
 from nitro.cli.options import AsJson, EnvironmentPackages
 from nitro.errors import CommandError
+from nitro.foreign_output import foreign_code
 
 if TYPE_CHECKING:
     from nitro.planning.report import Plan
@@ -123,7 +124,8 @@ def _planned(spec: "JobSpec", steps: int, *, usd_per_hour: float) -> "Plan":
     from nitro.planning.ways import ways
 
     config = read_deployment(_CDK)
-    workload = measure(spec, total_steps=steps)
+    with foreign_code():
+        workload = measure(spec, total_steps=steps)
     kinds = [*learners(config)]
     on_functions = None if workload.images else function_learner(config, spec)
     if on_functions is not None:

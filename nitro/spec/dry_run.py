@@ -7,6 +7,7 @@ import typer
 from pydantic import ValidationError
 
 from nitro.errors import CommandError
+from nitro.foreign_output import foreign_code
 from nitro.hints import Place
 from nitro.local.own_environments import own_packages
 from nitro.spec.advice import advice, gpu_less_cores
@@ -63,7 +64,8 @@ def _environment(
 
     own_packages(environment_packages)
     try:
-        return describe(spec.environment_ref)
+        with foreign_code():
+            return describe(spec.environment_ref)
     except UnsupportedEnvironment as error:
         typer.echo(f"hyperparameters are those for vectors: {error}", err=True)
         return None
