@@ -76,6 +76,7 @@ def reference_pages() -> dict[str, str]:
     return {
         "cli.md": "\n\n".join(_cli()),
         "fields.md": "\n\n".join(_fields()),
+        "names.md": "\n\n".join(_names_elsewhere()),
         "presets.md": "\n\n".join(_presets()),
         "policies.md": "\n\n".join(_policies()),
         "rest.md": "\n\n".join(_rest(description)),
@@ -137,6 +138,25 @@ def _fields() -> Iterator[str]:
         for row in field_rows()
     ]
     yield _table(("field", "default", "may be", "meaning"), rows)
+
+
+def _names_elsewhere() -> Iterator[str]:
+    from shared.contracts.familiar_names import CLEANRL, FAMILIAR, RLLIB, SB3
+
+    yield (
+        "# Names from other libraries\n\nWhat Stable-Baselines3, CleanRL and RLlib call it, and "
+        "what it is here. Errors about unknown fields and options say the same."
+    )
+    rows = [
+        (
+            f"`{each.name}`",
+            *("yes" if library in each.libraries else "" for library in (SB3, CLEANRL, RLLIB)),
+            f"`{each.here}`" if each.is_field else each.here,
+        )
+        for each in FAMILIAR
+        if each.libraries
+    ]
+    yield _table(("name", SB3, CLEANRL, RLLIB, "here"), rows)
 
 
 def _presets() -> Iterator[str]:

@@ -5,9 +5,11 @@ import os
 import select
 import sys
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
+from typer.core import TyperCommand
+from typer.exceptions import TyperException
 
 from nitro.errors import EXIT_INTERRUPTED, EXIT_UNREAD, CommandError
 
@@ -15,13 +17,36 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class _TakesFields(TyperCommand):
+    """A command that says how a field of a job is written which is no option of its own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except TyperException as error:
+            _, is_unknown, option = error.message.partition("No such option: ")
+            if is_unknown:
+                from nitro.spec.fields import option_hint
+
+                error.message += option_hint(option)
+            raise
+
+
 def command(
-    app: typer.Typer, *examples: str, name: str | None = None
+    app: typer.Typer, *examples: str, name: str | None = None, takes_fields: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a command, with examples at the end of its help.
 
     Its `CommandError` becomes lines on stderr and an exit code.
+
+    Args:
+        app: Where it belongs.
+        *examples: Lines for its help.
+        name: Its name, if it is not the function's.
+        takes_fields: Whether it has an option `--set` for the fields of a job.
     """
+    kind = _TakesFields if takes_fields else TyperCommand
 
     def add(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
@@ -44,7 +69,7 @@ def command(
                 raise typer.Exit(EXIT_UNREAD) from None
 
         epilog = "\n\n".join(["Examples:", *(f"  $ {example}" for example in examples)])
-        return app.command(name, epilog=epilog)(run)
+        return app.command(name, epilog=epilog, cls=kind)(run)
 
     return add
 

@@ -88,8 +88,8 @@ def _root(
     del version  # its callback did the work
 
 
-command(app, *EXAMPLES)(train)
-command(app, *PLAN_EXAMPLES)(plan)
+command(app, *EXAMPLES, takes_fields=True)(train)
+command(app, *PLAN_EXAMPLES, takes_fields=True)(plan)
 command(app, *CHECK_ENV_EXAMPLES)(check_env)
 command(app, *DOCTOR_EXAMPLES)(doctor)
 command(app, *TRACK_EXAMPLES)(track)

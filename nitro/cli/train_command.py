@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nitro.cli import field_options as field
 from nitro.cli.options import RUNS, EnvironmentPackages, FromScratch, RunsDir
 from nitro.errors import CommandError
 from nitro.hints import Place
@@ -39,6 +40,8 @@ Rounds = Annotated[int | None, _job_option(help="Policy updates.")]
 TotalSteps = Annotated[
     str | None,
     _job_option(
+        "--total-steps",
+        "--total-timesteps",
         metavar="STEPS",
         help="Environment steps, such as 1e6, in place of --rounds; default: 1e6, or 2e5 for "
         "Gymnasium's classic control.",
@@ -78,7 +81,10 @@ MaxWall = Annotated[float | None, _job_option(help="Stop after this many seconds
 TargetReturn = Annotated[
     float | None, _job_option(help="Stop when an evaluation has this mean return.")
 ]
-StepsPerActor = Annotated[int | None, _job_option(help="Environment steps per actor.")]
+StepsPerActor = Annotated[
+    int | None,
+    _job_option("--steps-per-actor", "--n-steps", help="Environment steps per actor and round."),
+]
 EvalEvery = Annotated[int | None, _job_option(help="Rounds between evaluations; 0: none.")]
 EvalEpisodes = Annotated[int | None, _job_option(help="Episodes per evaluation.")]
 Assignments = Annotated[
@@ -174,6 +180,16 @@ def train(
     steps_per_actor: StepsPerActor = None,
     eval_every: EvalEvery = None,
     eval_episodes: EvalEpisodes = None,
+    learning_rate: field.LearningRate = None,
+    discount: field.Discount = None,
+    gae_lambda: field.GaeLambda = None,
+    clip: field.Clip = None,
+    entropy_coefficient: field.EntropyCoefficient = None,
+    num_epochs: field.NumEpochs = None,
+    minibatch_size: field.MinibatchSize = None,
+    hidden_sizes: field.HiddenSizes = None,
+    observation_normalisation: field.ObservationNormalisation = None,
+    samples_per_round: field.SamplesPerRound = None,
     assignments: Assignments = None,
     spec: SpecFile = None,
     resume: Resume = None,
@@ -211,6 +227,16 @@ def train(
             "steps_per_actor": steps_per_actor,
             "evaluation.every_rounds": eval_every,
             "evaluation.episodes": eval_episodes,
+            "hyperparameters.learning_rate": learning_rate,
+            "hyperparameters.discount": discount,
+            "hyperparameters.gae_lambda": gae_lambda,
+            "hyperparameters.clip": clip,
+            "hyperparameters.entropy_coefficient": entropy_coefficient,
+            "hyperparameters.num_epochs": num_epochs,
+            "hyperparameters.minibatch_size": minibatch_size,
+            "hyperparameters.hidden_sizes": hidden_sizes and field.parse_sizes(hidden_sizes),
+            "hyperparameters.observation_normalisation": observation_normalisation,
+            "samples_per_round": samples_per_round,
             "name": name,
             "tags": list(tags) if tags else None,
         },

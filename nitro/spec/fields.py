@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nitro.errors import CommandError
+from shared.contracts.familiar_names import familiar
+from shared.contracts.field_errors import known_fields, meaning_of
 from shared.contracts.job_spec import JobSpec
 
 _Schema = Mapping[str, Any]
@@ -48,8 +50,26 @@ def field_rows(group: str | None = None) -> list[FieldRow]:
     wanted = [row for row in rows if group is None or f"{row.name}.".startswith(f"{group}.")]
     if not wanted:
         known = dict.fromkeys(row.name.split(".")[0] for row in rows)
-        raise CommandError(f"GROUP: must be one of {', '.join(known)}, got {group!r}")
+        meant = meaning_of(str(group), known_fields(algorithm="", policy=""))
+        hint = f"; {meant}" if meant else ""
+        raise CommandError(f"GROUP: must be one of {', '.join(known)}, got {group!r}{hint}")
     return wanted
+
+
+def option_hint(option: str) -> str:
+    """Say how a field is written that was given as an option of its own; empty for no field.
+
+    >>> option_hint("--vf-coef")
+    '; write --set hyperparameters.value_coefficient=VALUE'
+    """
+    name = option.lstrip("-").partition("=")[0].replace("-", "_")
+    theirs = familiar(name)
+    if theirs is not None and not theirs.is_field:
+        return f"; {theirs.here}"
+    fields = known_fields(algorithm="", policy="")
+    ours = [field for field in fields if field.rpartition(".")[2] == name]
+    path = ours[0] if theirs is None and ours else theirs and theirs.here
+    return f"; write --set {path}=VALUE" if path else ""
 
 
 def field_table(rows: list[FieldRow]) -> Table:

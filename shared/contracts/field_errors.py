@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from pydantic import BaseModel
 
+from shared.contracts.familiar_names import familiar
 from shared.contracts.job_spec import ENV_ID_FORM, JobSpec
 from shared.contracts.message import IDENTIFIER_FORM, JOB_ID_FORM
 from shared.contracts.scaling_spec import POLICIES
@@ -28,14 +29,32 @@ _IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z0-9][\w./-]*)", re.ASCII)
 
 
 def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:
-    """Say that there is no such name, and which known one is nearest.
+    """Say that there is no such name, and which known one is meant or nearest.
 
     >>> unknown("sede", ["seed", "stop"])
     'no such field; did you mean seed?'
     """
+    if kind == "field" and (meant := meaning_of(name, known)):
+        return f"no such {kind}; {meant}"
     around = [other for other in known if not name.startswith(f"{other}.")]
     near = get_close_matches(name, around, n=1)
     return f"no such {kind}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def meaning_of(name: str, known: Sequence[str]) -> str | None:
+    """Say what a name of another library, or one of ours in another group, is here.
+
+    >>> meaning_of("gamma", ["seed", "hyperparameters.discount"])
+    'it is hyperparameters.discount here'
+    """
+    last = name.rpartition(".")[2]
+    theirs = familiar(last)
+    if theirs is not None and not theirs.is_field:
+        return theirs.here
+    named = [theirs.here] if theirs is not None and theirs.here in known else []
+    same = [other for other in known if other.rpartition(".")[2] == last]
+    paths = named or same
+    return f"it is {' or '.join(paths)} here" if paths else None
 
 
 def explained(details: Mapping[str, object], field: str, known: Sequence[str]) -> str:

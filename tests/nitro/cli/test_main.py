@@ -127,6 +127,51 @@ def test_bad_input_is_lines_on_stderr_and_exit_code_2(
     assert not runs.exists()
 
 
+OURS_AND_THEIRS = [
+    ("--learning-rate", "--lr", "0.001", 0.001),
+    ("--discount", "--gamma", "0.9", 0.9),
+    ("--gae-lambda", "--gae-lambda", "0.8", 0.8),
+    ("--clip", "--clip-range", "0.3", 0.3),
+    ("--entropy-coefficient", "--ent-coef", "0.02", 0.02),
+    ("--num-epochs", "--n-epochs", "3", 3),
+    ("--minibatch-size", "--batch-size", "32", 32),
+    ("--hidden-sizes", "--net-arch", "[32, 16]", [32, 16]),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "text", "value"), OURS_AND_THEIRS)
+def test_common_hyperparameters_are_options_by_our_and_by_familiar_names(
+    ours: str, theirs: str, text: str, value: object
+) -> None:
+    name = ours.removeprefix("--").replace("-", "_")
+    for option in (ours, theirs):
+        job = json.loads(nitro("train", "CartPole-v1", option, text, "--dry-run").stdout)
+        assert job["hyperparameters"][name] == value
+
+
+def test_lengths_and_sizes_have_familiar_names_too() -> None:
+    length = ("--total-timesteps", "4e3", "--n-steps", "50", "--no-observation-normalisation")
+    job = json.loads(nitro("train", "CartPole-v1", *length, "--dry-run").stdout)
+    assert (job["stop"]["max_rounds"], job["steps_per_actor"]) == (10, 50)
+    assert job["hyperparameters"]["observation_normalisation"] is False
+    whole = ("--samples-per-round", "512", "--rounds", "3", "--dry-run")
+    assert json.loads(nitro("train", "CartPole-v1", *whole).stdout)["samples_per_round"] == 512
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--vf-coef", "write --set hyperparameters.value_coefficient=VALUE"),
+        ("--value-loss=bounded_error", "write --set hyperparameters.value_loss=VALUE"),
+        ("--device", "takes its GPU where there is one"),
+    ],
+)
+def test_an_option_of_another_library_is_told_what_it_is_here(option: str, told: str) -> None:
+    result = nitro("train", option, "1")
+    assert result.exit_code == EXIT_USAGE
+    assert told in " ".join(result.stderr.replace("│", " ").split())
+
+
 def test_an_unknown_option_is_exit_code_2() -> None:
     assert nitro("train", "--round", "5").exit_code == EXIT_USAGE
 

@@ -1,0 +1,144 @@
+"""What Stable-Baselines3, CleanRL and RLlib call a field, and where it is here.
+
+Errors about unknown fields and options hint at it, and the reference lists it.
+"""
+
+from typing import NamedTuple
+
+SB3, CLEANRL, RLLIB = "SB3", "CleanRL", "RLlib"
+
+
+class Familiar(NamedTuple):
+    """One name of another library."""
+
+    name: str
+    libraries: tuple[str, ...]
+    here: str
+    """Our field's path, or a sentence that says what does the same or why nothing does."""
+
+    @property
+    def is_field(self) -> bool:
+        """Whether it is simply a field of ours by another name."""
+        return " " not in self.here
+
+
+_RATE = "hyperparameters.learning_rate"
+_ENTROPY = "hyperparameters.entropy_coefficient"
+_VALUE = "hyperparameters.value_coefficient"
+_EPOCHS = "hyperparameters.num_epochs"
+_MINIBATCH = "hyperparameters.minibatch_size"
+_CLIP, _VALUE_CLIP = "hyperparameters.clip", "hyperparameters.value_clip"
+_NORM = "hyperparameters.gradient_norm_max"
+_HIDDEN = "hyperparameters.hidden_sizes"
+_ACTORS = "actors step environments, and --scaling fixed:N takes N of them in every round"
+_PER_ACTOR = "envs_per_actor"
+_STEPS = "--total-steps says how many environment steps to train, or --rounds how many updates"
+_DEVICE = (
+    "a learner on this machine takes its GPU where there is one; --learner gpu or --learner cpu "
+    "chooses on AWS"
+)
+_TRACK = "--track wandb, --track mlflow or --track trackio logs the rounds of a run"
+_NETWORK = f"the network follows from the observations, and {_HIDDEN} sets its layers"
+_KL = (
+    "no update ends early by its KL; hyperparameters.kl_coefficient and hyperparameters.kl_target "
+    "add a penalty on it"
+)
+_EVALUATIONS = "evaluation.every_rounds"
+_SPREAD = "hyperparameters.log_std says whether the standard deviation depends on the state"
+
+FAMILIAR: tuple[Familiar, ...] = (
+    Familiar("gamma", (SB3, CLEANRL, RLLIB), "hyperparameters.discount"),
+    Familiar("lr", (RLLIB,), _RATE),
+    Familiar("learning_rate", (SB3, CLEANRL), _RATE),
+    Familiar("anneal_lr", (CLEANRL,), "hyperparameters.learning_rate_decay"),
+    Familiar("lr_schedule", (RLLIB,), "hyperparameters.learning_rate_decay"),
+    Familiar("n_steps", (SB3,), "steps_per_actor"),
+    Familiar("num_steps", (CLEANRL,), "steps_per_actor"),
+    Familiar("rollout_fragment_length", (RLLIB,), "steps_per_actor"),
+    Familiar("train_batch_size", (RLLIB,), "samples_per_round"),
+    Familiar("train_batch_size_per_learner", (RLLIB,), "samples_per_round"),
+    Familiar("total_timesteps", (SB3, CLEANRL), _STEPS),
+    Familiar("timesteps", (), _STEPS),
+    Familiar("num_timesteps", (), _STEPS),
+    Familiar("n_envs", (SB3,), _ACTORS),
+    Familiar("num_envs", (CLEANRL,), _ACTORS),
+    Familiar("num_workers", (RLLIB,), _ACTORS),
+    Familiar("num_env_runners", (RLLIB,), _ACTORS),
+    Familiar("num_envs_per_worker", (RLLIB,), _PER_ACTOR),
+    Familiar("num_envs_per_env_runner", (RLLIB,), _PER_ACTOR),
+    Familiar("batch_size", (SB3,), _MINIBATCH),
+    Familiar("sgd_minibatch_size", (RLLIB,), _MINIBATCH),
+    Familiar(
+        "num_minibatches",
+        (CLEANRL,),
+        f"{_MINIBATCH} has the samples of one minibatch: a round's samples over their number",
+    ),
+    Familiar("n_epochs", (SB3,), _EPOCHS),
+    Familiar("update_epochs", (CLEANRL,), _EPOCHS),
+    Familiar("num_sgd_iter", (RLLIB,), _EPOCHS),
+    Familiar("lambda_", (RLLIB,), "hyperparameters.gae_lambda"),
+    Familiar("clip_range", (SB3,), _CLIP),
+    Familiar("clip_coef", (CLEANRL,), _CLIP),
+    Familiar("clip_param", (RLLIB,), _CLIP),
+    Familiar("clip_range_vf", (SB3,), _VALUE_CLIP),
+    Familiar("clip_vloss", (CLEANRL,), "hyperparameters.value_loss"),
+    Familiar("vf_clip_param", (RLLIB,), _VALUE_CLIP),
+    Familiar("normalize_advantage", (SB3,), "hyperparameters.advantage_normalisation"),
+    Familiar("norm_adv", (CLEANRL,), "hyperparameters.advantage_normalisation"),
+    Familiar("ent_coef", (SB3, CLEANRL), _ENTROPY),
+    Familiar("entropy_coeff", (RLLIB,), _ENTROPY),
+    Familiar("vf_coef", (SB3, CLEANRL), _VALUE),
+    Familiar("vf_loss_coeff", (RLLIB,), _VALUE),
+    Familiar("max_grad_norm", (SB3, CLEANRL), _NORM),
+    Familiar("grad_clip", (RLLIB,), _NORM),
+    Familiar("kl_coeff", (RLLIB,), "hyperparameters.kl_coefficient"),
+    Familiar("target_kl", (SB3, CLEANRL), _KL),
+    Familiar("net_arch", (SB3,), _HIDDEN),
+    Familiar("fcnet_hiddens", (RLLIB,), _HIDDEN),
+    Familiar("policy_kwargs", (SB3,), _NETWORK),
+    Familiar("policy", (SB3,), _NETWORK),
+    Familiar("ortho_init", (SB3,), "hyperparameters.initialisation"),
+    Familiar("use_sde", (SB3,), f"there is no state-dependent exploration; {_SPREAD}"),
+    Familiar("norm_obs", (SB3,), "hyperparameters.observation_normalisation"),
+    Familiar("norm_reward", (SB3,), "hyperparameters.reward_scaling"),
+    Familiar("device", (SB3,), _DEVICE),
+    Familiar("cuda", (CLEANRL,), _DEVICE),
+    Familiar("num_gpus", (RLLIB,), _DEVICE),
+    Familiar(
+        "torch_deterministic",
+        (CLEANRL,),
+        "equal seeds train equal policies in any case",
+    ),
+    Familiar("verbose", (SB3,), "nitro.train(progress=False) shows nothing"),
+    Familiar("callback", (SB3, RLLIB), "nitro.train(on_round=FUNCTION) calls it after every round"),
+    Familiar("track", (CLEANRL,), _TRACK),
+    Familiar(
+        "wandb_project_name", (CLEANRL,), "`nitro track --project` names it, once a run is there"
+    ),
+    Familiar(
+        "tensorboard_log",
+        (SB3,),
+        "every run has TensorBoard's files in its folder; tensorboard --logdir runs shows them",
+    ),
+    Familiar("tb_log_name", (SB3,), "name"),
+    Familiar("exp_name", (CLEANRL,), "name"),
+    Familiar("env", (SB3, RLLIB), "env_id names it, and nitro train ENV needs no option for it"),
+    Familiar("capture_video", (CLEANRL,), "`nitro evaluate --video` films a policy"),
+    Familiar("eval_freq", (SB3,), _EVALUATIONS),
+    Familiar("evaluation_interval", (RLLIB,), _EVALUATIONS),
+    Familiar("n_eval_episodes", (SB3,), "evaluation.episodes"),
+    Familiar("evaluation_duration", (RLLIB,), "evaluation.episodes"),
+    Familiar("save_freq", (SB3,), "every round leaves a checkpoint, and checkpoint.keep are kept"),
+)
+"""Where a name means the same in several libraries, it stands here once."""
+
+_BY_NAME = {each.name: each for each in FAMILIAR}
+
+
+def familiar(name: str) -> Familiar | None:
+    """Return what another library's name is here; capitals and hyphens do not matter.
+
+    >>> familiar("ent-coef").here
+    'hyperparameters.entropy_coefficient'
+    """
+    return _BY_NAME.get(name.lower().replace("-", "_"))
