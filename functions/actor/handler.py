@@ -24,6 +24,8 @@ from shared.environments.building import describe
 from shared.environments.packages import import_environment_packages
 
 _settings = Settings()
+if _settings.folder is not None:
+    os.chdir(_settings.folder)
 import_environment_packages(_settings.environment_packages)
 _cache = _settings.cache(TrajectoryCache)
 _cache.connect()

@@ -1,5 +1,6 @@
 """The actor's settings: the only place where it reads environment variables."""
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, FiniteFloat
@@ -14,6 +15,8 @@ class Settings(LambdaSettings):
 
     environment_packages: PackageNames = ()
     """Python packages of one's own, imported once at start, that register environments."""
+    folder: Path | None = None
+    """Working folder of environments; unset: the one that the process was started in."""
     step_timeout_s: Annotated[FiniteFloat, Field(gt=0)] = STEP_TIMEOUT_S
     """Longest wait for one step or reset of an environment; the function's own time-out, which is
     the last to act, should be longer."""

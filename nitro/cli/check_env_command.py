@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nitro.cli.console import show
-from nitro.cli.options import AsJson, EnvironmentPackages
+from nitro.cli.options import RUNS, AsJson, EnvironmentPackages
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.foreign_output import foreign_code
 
@@ -56,12 +56,12 @@ def check_env(
     import json
     from dataclasses import asdict
 
-    from nitro.local.own_environments import own_packages
+    from nitro.local.own_environments import kept_maker, own_packages
     from nitro.spec.spec_file import build_spec
 
     if env is None and spec is None:
         raise CommandError("ENV: name an environment, or give --spec")
-    own_packages(environment_packages)
+    own_packages(environment_packages, known_here=kept_maker(RUNS, env or ""))
     options = {} if env is None else {"env_id": env}
     job = build_spec(file=spec, options=options, assignments=assignments or [])
     found = _checked(job.environment_ref, steps=steps, seed=seed)

@@ -267,8 +267,8 @@ def evaluate(
     from nitro.local.own_environments import own_packages
     from nitro.runs.evaluate import evaluate_run, evaluation_table
 
-    own_packages(environment_packages)
     folder = local_run(run, runs_dir, wanted=with_checkpoints)
+    own_packages(environment_packages, runs=[folder])
     with foreign_code():
         report = evaluate_run(
             folder,

@@ -12,12 +12,13 @@ from pydantic import JsonValue
 from nitro.cli.conclusion import conclude
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import LineView, LiveView, progress_view
-from nitro.client.errors import ApiUnreachableError, require_admitted
+from nitro.client.errors import ApiUnreachableError
 from nitro.client.follow import Snapshot, follow, stop_unfinished
 from nitro.dashboard.page_link import shown_link
 from nitro.errors import CommandError
 from nitro.local.access import Api
 from nitro.local.left_over import UNFINISHED, end_left_over, stop_left_over
+from nitro.local.own_environments import keep_packages, require_admitted_here
 from nitro.runs.reading import read_job
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.scaling_option import parse_scaling
@@ -163,7 +164,7 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         # Past the console: a signal in the middle of a line leaves it keeping all that follows.
         typer.echo(_left(job.job_id, api), err=True)
         raise
-    require_admitted(snapshot.job)
+    require_admitted_here(snapshot.job)
     interrupts.armed = False  # nothing is left to stop
     return conclude(
         snapshot,
@@ -189,13 +190,16 @@ def _left(job_id: str, api: Api) -> str:
 
 def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
     if request.spec is not None:
-        return api.client.submit(request.spec, idempotency_key=request.idempotency_key)
+        job = api.client.submit(request.spec, idempotency_key=request.idempotency_key)
+        keep_packages(request.runs_dir / job.job_id, api.environment_packages)
+        return job
     if request.resume is None:
         raise CommandError("nothing to train: give a specification or --resume JOB_ID")
     if api.client.get(request.resume).status == "stopping":
         # Its learner was killed before it had stopped; ours ends it properly first.
         for _ in follow(api.client, request.resume, check=api.check, pause=interrupts.pause):
             pass
+    keep_packages(request.runs_dir / request.resume, api.environment_packages)
     return api.client.resume(
         request.resume,
         budget_usd=request.resume_budget_usd,

@@ -319,6 +319,7 @@ def _train(
     opened = open_api(
         request.runs_dir,
         spec=request.spec,
+        resume=request.resume,
         most_actors=most_actors(request),
         api_url=api_url,
         processes=processes,

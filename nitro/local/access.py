@@ -12,9 +12,17 @@ from nitro.client.client import NitroClient
 from nitro.client.connection import connect
 from nitro.errors import CommandError
 from nitro.hints import Place
-from nitro.local.own_environments import actor_variables, require_registered
+from nitro.local.own_environments import (
+    actor_variables,
+    kept_maker,
+    own_packages,
+    require_registered,
+    write_module,
+)
+from nitro.local.own_files import files_source, require_no_files
 from nitro.local.state_folder import StateFolder
 from nitro.local.system import LocalSystem
+from nitro.runs.reading import find_run, is_here, read_job
 from nitro.settings import read_settings
 from shared.contracts.job_spec import JobSpec
 
@@ -31,6 +39,8 @@ class Api:
     """The processes behind it, if they are ours."""
     place: Place
     """What suggested commands must name to reach it again."""
+    environment_packages: tuple[str, ...] = ()
+    """What their actors import to know environments of one's own."""
 
     def check(self) -> None:
         """Raise if the API cannot do its work any more."""
@@ -48,6 +58,8 @@ def open_api(
     runs_dir: Path,
     *,
     spec: JobSpec | None,
+    resume: str | None = None,
+    known_here: Callable[[], str | None] = lambda: None,
     most_actors: int = 0,
     api_url: str | None = None,
     token: str | None = None,
@@ -63,6 +75,8 @@ def open_api(
     Args:
         runs_dir: Folder of the local runs.
         spec: What will be trained, where that is known here.
+        resume: The job that goes on, where that is not a new one.
+        known_here: Names what this process knows its environment by, for actors that are started.
         most_actors: How many actors a round of it may have.
         api_url: The API that is named.
         token: The named API's bearer token; None for that of the settings.
@@ -79,9 +93,7 @@ def open_api(
     settings = read_settings()
     named = api_url or settings.api_url
     if not named and not StateFolder(runs_dir).is_served():
-        variables = actor_variables(environment_packages)
-        if spec is not None:
-            require_registered(spec.env_id)
+        packages = _packages(runs_dir, spec, resume, environment_packages, known_here())
         tell("starting cache, emulator, scaler and learner on this machine")
         system = LocalSystem(
             runs_dir,
@@ -90,14 +102,15 @@ def open_api(
             learner_ranks=learner_ranks or 1,
             max_concurrency=max(_FEWEST_INVOCATIONS, learners * most_actors),
             cache_url=settings.cache_address,
-            actor_variables=variables,
+            actor_variables=actor_variables(packages),
         )
         with system, NitroClient(system.api_url, system.token) as client:
-            packages = environment_packages or ()
-            place = Place(runs_dir=runs_dir, environment_packages=packages)
-            yield Api(client=client, system=system, place=place)
+            place = Place(runs_dir=runs_dir, environment_packages=environment_packages or ())
+            yield Api(client=client, system=system, place=place, environment_packages=packages)
             system.close(at_once=True)  # the job has ended: there is nothing to hand back
         return
+    if spec is not None:
+        require_no_files(spec)
     used = "an API is named" if named else f"that of `nitro up` on {runs_dir} is used"
     local = {
         "--processes": processes,
@@ -112,3 +125,28 @@ def open_api(
         tell(used)
     with connect(api_url, runs_dir, token=token) as client:
         yield Api(client=client, place=Place(runs_dir=runs_dir, api_url=api_url))
+
+
+def _packages(
+    runs_dir: Path,
+    spec: JobSpec | None,
+    resume: str | None,
+    option: Sequence[str] | None,
+    known_here: str | None,
+) -> tuple[str, ...]:
+    """Return what actors on this machine import for a job, which is imported here as well.
+
+    Raises:
+        CommandError: It cannot be imported, or nothing makes the job's environment.
+    """
+    if spec is not None:
+        names = own_packages(option, known_here=known_here or kept_maker(runs_dir, spec.env_id))
+        require_registered(spec.env_id)
+        files = files_source(spec)
+        return names if files is None else (*names, write_module(runs_dir, "files", files))
+    if resume is None or not is_here(resume, runs_dir):
+        return own_packages(option)
+    run = find_run(resume, runs_dir)
+    names = own_packages(option, runs=[run])
+    require_registered(read_job(run).spec.env_id)
+    return names

@@ -1,33 +1,125 @@
-"""What the command line and its settings say about environments of one's own."""
+"""What the command line and its settings say about environments of one's own, and what is kept.
 
+A job names its environment alone. What makes that environment here is kept beside the jobs, in the
+folder that is this user's only, so that later commands need not be told again.
+"""
+
+import hashlib
+import re
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from nitro.client.errors import JobRefusedError, require_admitted
 from nitro.errors import CommandError
 from nitro.foreign_output import foreign_code
 from nitro.local.module_path import folders_of, module_path
-from nitro.settings import read_settings
+from nitro.settings import STATE_FOLDER, read_settings
+from shared.contracts.jobs import Job
 from shared.environments.packages import (
     EnvironmentPackageError,
+    absolute_name,
+    file_name,
     import_environment_packages,
+    maker_env_id,
     package_names,
 )
+from shared.environments.scripts import end_import
+
+_ONLY_HERE = (
+    r"\1 is registered in this process, but not where the actors run: they are processes of "
+    "their own. Name the module that registers it: --environment-package NAME, or "
+    "environment_packages=[NAME]. In a script, register it above `if __name__ == '__main__':`. "
+    "With `nitro up`, give the option there. On AWS, the package belongs into the actors' image "
+    "(docs/environments.md)"
+)
+_UNKNOWN = re.compile(r"(env_id:? '[^']*') is no registered environment.*")
 
 
-def own_packages(option: Sequence[str] | None) -> tuple[str, ...]:
-    """Import the packages of the option, or else of NITRO_ENVIRONMENT_PACKAGES; return their names.
+def own_packages(
+    option: Sequence[str] | None,
+    *,
+    runs: Sequence[Path] = (),
+    known_here: str | None = None,
+) -> tuple[str, ...]:
+    """Import the environments of one's own that are meant; return their names.
 
-    Imported here and now, because actors that cannot start would have to be waited for.
+    Those are the option's, or else what the runs were trained with and what
+    NITRO_ENVIRONMENT_PACKAGES says. Imported here and now, because actors that cannot start would
+    have to be waited for. Modules in the present folder are found.
+
+    Args:
+        option: What the command line says.
+        runs: Folders of runs.
+        known_here: What this process knows an environment by.
 
     Raises:
         CommandError: A name is none, or a package cannot be imported.
     """
+    end_import()
     try:
-        names = package_names(",".join(option)) if option else read_settings().environment_packages
+        names = package_names(",".join(map(absolute_name, option or ())))
+        if not names:
+            kept = (name for run in runs for name in kept_packages(run))
+            names = tuple(dict.fromkeys((*kept, *read_settings().environment_packages)))
+        names = (*map(absolute_name, names), *([known_here] if known_here else ()))
+        if names and str(Path.cwd()) not in sys.path:
+            sys.path.append(str(Path.cwd()))
         with foreign_code():
             import_environment_packages(names)
     except (ValueError, EnvironmentPackageError) as error:
         raise CommandError(f"--environment-package: {error}") from error
     return names
+
+
+def keep_packages(run: Path, names: Sequence[str]) -> None:
+    """Keep what makes the environment of a run on this machine.
+
+    Args:
+        run: The run's folder, which need not be there yet.
+        names: As `own_packages` returns them.
+    """
+    if names:
+        path = _kept_path(run)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(",".join(names), encoding="utf-8")
+
+
+def kept_packages(run: Path) -> tuple[str, ...]:
+    """Return what makes the environment of a run on this machine, as far as it is known."""
+    try:
+        return package_names(_kept_path(run).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ()
+
+
+def kept_maker(runs_dir: Path, env_id: str) -> str | None:
+    """Return what made an environment that is registered nowhere, by the newest run in it."""
+    kept = sorted(_folder(runs_dir).glob("*.packages"), key=lambda path: path.stat().st_mtime)
+    names = (name for path in reversed(kept) for name in kept_packages(_run_of(path)))
+    return next((name for name in names if ":" in name and maker_env_id(name) == env_id), None)
+
+
+def write_module(runs_dir: Path, stem: str, source: str) -> str:
+    """Keep the source of a module beside the jobs; return its name for actors."""
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    path = _folder(runs_dir) / digest / f"{stem}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source, encoding="utf-8")
+    return file_name(path)
+
+
+def _kept_path(run: Path) -> Path:
+    absolute = run.absolute()
+    return _folder(absolute.parent) / f"{absolute.name}.packages"
+
+
+def _run_of(path: Path) -> Path:
+    return path.parents[2] / path.stem
+
+
+def _folder(runs_dir: Path) -> Path:
+    return runs_dir.absolute() / STATE_FOLDER / "environments"
 
 
 def require_registered(env_id: str) -> None:
@@ -48,6 +140,22 @@ def require_registered(env_id: str) -> None:
         raise CommandError(str(error).replace("env_id ", "env_id: ", 1)) from error
 
 
+def require_admitted_here(job: Job) -> None:
+    """Raise what a job was refused for; say so where this process knows its environment.
+
+    Raises:
+        JobRefusedError: It failed before its environment was known to the actors.
+    """
+    try:
+        require_admitted(job)
+    except JobRefusedError as error:
+        gymnasium = sys.modules.get("gymnasium")
+        if gymnasium is None or job.spec.env_id not in gymnasium.registry:
+            raise
+        text = _UNKNOWN.sub(_ONLY_HERE, str(error))
+        raise JobRefusedError(text, exit_code=error.exit_code) from error
+
+
 def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     """Return the settings of the local system's actors.
 
@@ -58,9 +166,10 @@ def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     variables = {}
     if packages:
         variables["NITRO_ENVIRONMENT_PACKAGES"] = ",".join(packages)
-        # What was imported here must be found there.
-        modules = (name.partition(":")[0] for name in packages)
+        # What was imported here must be found there, and so must files in the present folder.
+        modules = (name.partition(":")[0] for name in packages if ".py" not in name)
         variables["PYTHONPATH"] = module_path(folders_of(modules))
+        variables["NITRO_FOLDER"] = str(Path.cwd())
     if step_timeout_s is not None:
         variables["NITRO_STEP_TIMEOUT_S"] = str(step_timeout_s)
     return variables

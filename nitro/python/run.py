@@ -15,7 +15,6 @@ from nitro.python.pictures import Film, Picture
 from nitro.runs.checkpoints import Which, read_policy
 from nitro.runs.evaluate import EvaluationReport, evaluate_run
 from nitro.runs.reading import find_run, read_run, training_return
-from nitro.settings import read_settings
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundLine
 from shared.environments.building import make_environment
@@ -179,9 +178,9 @@ def load(
     """
     if checkpoint not in ("newest", "best"):
         raise CommandError(f"checkpoint: must be newest or best, got {checkpoint!r}")
-    known = read_settings().environment_packages
-    own_packages(known if env is None else [*known, maker_name(env)])
-    return read(find_run(str(run), Path(runs_dir)), checkpoint=checkpoint)
+    folder = find_run(str(run), Path(runs_dir))
+    own_packages(None if env is None else [maker_name(env)], runs=[folder])
+    return read(folder, checkpoint=checkpoint)
 
 
 def read(folder: Path, *, checkpoint: Which = "newest") -> Run:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from nitro.client.errors import require_admitted
 from nitro.client.follow import Snapshot, follow, line_of, stop_unfinished
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.local.access import Api, open_api
 from nitro.local.left_over import end_left_over
-from nitro.python.makers import Maker, maker_name
+from nitro.local.own_environments import keep_packages, require_admitted_here, write_module
+from nitro.python.makers import Maker, maker_name, registered_name
 from nitro.python.progress import View, shown_progress
 from nitro.python.run import Run, read
 from nitro.runs.finished import finished_folder
@@ -28,6 +29,7 @@ from nitro.spec.total_steps import parse_steps
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundLine
 from shared.environments.packages import maker_env_id
+from shared.environments.scripts import end_import
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
 OnRound = Callable[[RoundLine], object]
@@ -84,12 +86,13 @@ def train(
         CommandError: A field is wrong, the job was refused or failed, or the system or the API
             cannot be reached. Wrong fields are named before anything starts.
     """
+    end_import()
     _require_arguments(processes=processes, on_round=on_round, api_url=api_url)
     folder = Path(runs_dir)
     if isinstance(environment_packages, str):  # one, where a list of them belongs
         environment_packages = [environment_packages]
     if env is not None and not isinstance(env, str):
-        env, environment_packages = _with_maker(env, environment_packages)
+        env, environment_packages = _with_maker(env, environment_packages, folder)
     said: dict[str, JsonValue] = {
         "env_id": env,
         "seed": seed,
@@ -106,6 +109,7 @@ def train(
         open_api(
             folder,
             spec=spec,
+            known_here=partial(registered_name, spec.env_id, partial(write_module, folder)),
             most_actors=spec.actors.max,
             api_url=api_url,
             token=token,
@@ -141,9 +145,11 @@ def _in_keywords() -> Iterator[None]:
         raise CommandError(text, exit_code=error.exit_code) from error
 
 
-def _with_maker(maker: Maker, packages: Sequence[str] | None) -> tuple[str, Sequence[str]]:
+def _with_maker(
+    maker: Maker, packages: Sequence[str] | None, runs_dir: Path
+) -> tuple[str, Sequence[str]]:
     """Return the name of a maker's environment, and the packages that actors import with it."""
-    name = maker_name(maker)
+    name = maker_name(maker, partial(write_module, runs_dir))
     known = read_settings().environment_packages if packages is None else packages
     return maker_env_id(name), [*known, name]
 
@@ -175,9 +181,10 @@ def _trained(
     if api.system is not None:
         end_left_over(api, keep=None, tell=view.note, pause=sleep)
     job_id = api.client.submit(spec).job_id
+    keep_packages(runs_dir / job_id, api.environment_packages)
     view.note(f"job {job_id}")
     ended = _Watch(api, job_id, on_round=on_round, view=view).to_the_end()
-    require_admitted(ended.job)
+    require_admitted_here(ended.job)
     folder = finished_folder((runs_dir / job_id).absolute())
     if ended.job.status == "failed":
         again = going_on(ended.job, wall_s=0.0, place=api.place)

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from nitro.errors import CommandError
+from nitro.local.own_files import named_files
 from nitro.spec.spec_file import JsonObject, merged, validated
 from nitro.spec.total_steps import planned_steps, rounds_for
 from shared.contracts.job_spec import JobSpec
@@ -83,6 +84,9 @@ def train_spec(
         CommandError: Something is wrong with it; one line each.
     """
     raw = merged(file=file, options=options, assignments=assignments)
+    kwargs = raw.get("env_kwargs")
+    if isinstance(kwargs, dict):
+        raw["env_kwargs"] = named_files(kwargs)
     rounds_said = _says(raw, "stop", "max_rounds")
     if total_steps is not None and rounds_said:
         raise CommandError("--total-steps: give it or --rounds, not both")

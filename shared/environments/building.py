@@ -25,6 +25,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
 from shared.environments import atari
 from shared.environments.adapters import adapted
+from shared.environments.files import known_file
 from shared.environments.games import games_of
 from shared.environments.mujoco_memo import remember_answers
 from shared.environments.spaces import (
@@ -48,8 +49,8 @@ _REFUSED_KWARGS = {
 }
 _UNEXPECTED_KWARG = re.compile(r"unexpected keyword argument '(\w+)'")
 _OWN_PACKAGE = (
-    "; if it is one of your own, its package must be installed beside the actors and named in "
-    "NITRO_ENVIRONMENT_PACKAGES (nitro train --environment-package NAME)"
+    "; if it is one of your own, name its package or file in NITRO_ENVIRONMENT_PACKAGES "
+    "(nitro train --environment-package my_env.py)"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_NOTE, _MAX_NOTES = 300, 8
@@ -238,7 +239,10 @@ def _made(ref: EnvironmentRef, render_mode: str | None) -> Env:
     _check_kwargs(ref.env_kwargs)
     if atari.is_atari(ref.env_id):
         return atari.make_game(ref.env_id, ref.env_kwargs, render_mode=render_mode)
-    kwargs: dict[str, Any] = {**ref.env_kwargs}
+    kwargs: dict[str, Any] = {
+        name: value if (path := known_file(value)) is None else str(path)
+        for name, value in ref.env_kwargs.items()
+    }
     if render_mode:
         kwargs["render_mode"] = render_mode
     try:

@@ -3,18 +3,26 @@
 They are named in the settings of whoever builds environments, never in a job, and imported once
 when the process starts. Importing one is what registers its environments with Gymnasium, and its
 wrappers with `shared.environments.wrappers.register_wrapper`. With `module:maker`, a function or
-class of that name, which makes an environment, is registered by Nitro.
+class of that name, which makes an environment, is registered by Nitro. A module may also be named
+by its file, `/path/to/maze.py` or `/path/to/maze.py:maker`.
 """
 
 import importlib
 import re
 from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
 from typing import Annotated
+from urllib.parse import quote, unquote
 
 from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
-_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?", re.ASCII)
+from shared.environments.scripts import TrainingReachedError, import_file, importing
+
+_NAME = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*|[^\s,:]+\.py)(:[A-Za-z_]\w*)?", re.ASCII)
+_FILE_NAME = re.compile(r"(?P<file>.+\.py)(?P<maker>:[A-Za-z_]\w*)?", re.DOTALL)
+_NOT_OF_IDS = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 class EnvironmentPackageError(ImportError):
@@ -32,7 +40,7 @@ def package_names(text: str) -> tuple[str, ...]:
         if not _NAME.fullmatch(name):
             raise ValueError(
                 f"{name!r:.80} is no name of a Python package: expected names such as my_envs, "
-                "with commas between them"
+                "or files such as my_envs.py, with commas between them"
             )
     return names
 
@@ -45,13 +53,39 @@ PackageNames = Annotated[
 """A settings field: `my_envs,more_envs:make_maze`."""
 
 
+def file_name(path: Path, maker: str = "") -> str:
+    """Return the name of a Python file, or of what makes an environment in it.
+
+    >>> file_name(Path("/my mazes/small.py"), "Maze")
+    '/my%20mazes/small.py:Maze'
+    """
+    return quote(str(path)) + (f":{maker}" if maker else "")
+
+
+def absolute_name(name: str) -> str:
+    """Return a name as a process that was started in another folder understands it.
+
+    >>> absolute_name("mazes.small:make_maze")
+    'mazes.small:make_maze'
+    """
+    parts = _FILE_NAME.fullmatch(name)
+    if parts is None:
+        return name
+    return file_name(Path(unquote(parts["file"])).resolve(), (parts["maker"] or "")[1:])
+
+
 def maker_env_id(name: str) -> str:
     """Return the name by which a job calls the environment of a `module:maker`.
 
     >>> maker_env_id("mazes.small:make_maze")
     'own/mazes.small.make_maze'
+    >>> maker_env_id("/my%20mazes/small.py:Maze")
+    'own/small.Maze'
     """
-    return f"own/{name.replace(':', '.')}"
+    module, _, maker = name.rpartition(":")
+    if module.endswith(".py"):
+        module = _NOT_OF_IDS.sub("-", Path(unquote(module)).stem)
+    return f"own/{module}.{maker}"
 
 
 def import_environment_packages(names: Iterable[str]) -> None:
@@ -63,9 +97,14 @@ def import_environment_packages(names: Iterable[str]) -> None:
     for name in names:
         module, _, maker = name.partition(":")
         try:
-            imported = importlib.import_module(module)
+            imported = _imported(module)
             if maker:
-                _register(name, getattr(imported, maker))
+                _register(name, _maker(imported, maker))
+        except TrainingReachedError as error:
+            raise EnvironmentPackageError(
+                f"the environment package {name!r} trains when it is imported: put the call under "
+                "`if __name__ == '__main__':`"
+            ) from error
         except Exception as error:  # a package may raise anything while it is imported
             raise EnvironmentPackageError(
                 f"the environment package {name!r} (NITRO_ENVIRONMENT_PACKAGES) cannot be "
@@ -74,11 +113,30 @@ def import_environment_packages(names: Iterable[str]) -> None:
             ) from error
 
 
+def _imported(module: str) -> ModuleType:
+    if module.endswith(".py"):
+        return import_file(Path(unquote(module)))
+    with importing():
+        return importlib.import_module(module)
+
+
+def _maker(module: ModuleType, name: str) -> object:
+    if not hasattr(module, name):
+        raise AttributeError(
+            f"{module.__file__} defines no {name} at its top level, outside of "
+            "`if __name__ == '__main__':` and above the first call that trains"
+        )
+    return getattr(module, name)
+
+
 def _register(name: str, maker: object) -> None:
     import gymnasium  # takes a while to load, and most processes read names alone
 
     if not callable(maker):
         raise TypeError(f"{name} is no function or class")
     env_id = maker_env_id(name)
-    if env_id not in gymnasium.registry:
+    if ".py:" in name:  # Gymnasium could not import it by its name; a notebook may define it again
+        gymnasium.registry.pop(env_id, None)
+        gymnasium.register(id=env_id, entry_point=maker)
+    elif env_id not in gymnasium.registry:
         gymnasium.register(id=env_id, entry_point=name)

@@ -130,6 +130,10 @@ class Admission:
         if learner == "gpu" and not self._has_gpu:
             yield FieldError(field="learner", message=_NO_GPU)
 
+    def described(self, spec: JobSpec) -> EnvironmentSpec:
+        """Return a job's environment as an actor describes it, or raise `ApiError`."""
+        return self._catalogue.describe(spec.environment_ref)
+
     def memory_errors(self, spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
         """Return the error of a job whose rounds do not fit into the cache now, if they do not."""
         beside = self._beside(learner_in(spec, environment))

@@ -7,6 +7,7 @@ from services.scaler.api.problem import conflict, refuse_wrong
 from services.scaler.jobs.admission import budget_errors
 from services.scaler.money.budget import RoundPricing, least_pricing
 from services.scaler.store.base import Change, JobRecord, RoundEntry
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ResumeRequest
 from shared.contracts.problem import FieldError
@@ -64,6 +65,19 @@ def require_resumable(record: JobRecord, spec: JobSpec, pricing: RoundPricing) -
     for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
         errors.append(FieldError(field="budget_usd", message=error.message))
     refuse_wrong(errors)
+
+
+def require_same_spaces(before: EnvironmentSpec, now: EnvironmentSpec) -> None:
+    """Refuse to go on in an environment whose observations or actions are others by now.
+
+    Raises:
+        ApiError: They are; says which.
+    """
+    for what in ("observation", "action"):
+        was, is_now = getattr(before, what), getattr(now, what)
+        if is_now != was:
+            message = f"{before.env_id!r}: its {what}s were {was!r}, and now are {is_now!r}"
+            refuse_wrong([FieldError(field="env_id", message=message)])
 
 
 def require_checkpoint(job: Job, *, kept: bool, from_scratch: bool) -> None:

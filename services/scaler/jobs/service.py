@@ -20,7 +20,13 @@ from services.scaler.capacity.decision import is_held
 from services.scaler.jobs.admission import Admission, admitted, least_learner
 from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.ending import ended
-from services.scaler.jobs.resuming import raised, require_checkpoint, require_resumable, resumed
+from services.scaler.jobs.resuming import (
+    raised,
+    require_checkpoint,
+    require_resumable,
+    require_same_spaces,
+    resumed,
+)
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
 from services.scaler.store.base import (
@@ -172,6 +178,7 @@ class JobService:
                 return None if spec == job.spec else _job_change(record, spec=spec)
             require_resumable(record, spec, self.pricing)
             if job.environment is not None:
+                require_same_spaces(job.environment, self.admission.described(spec))
                 for error in self.admission.memory_errors(spec, job.environment):
                     raise conflict(f"job {job_id} does not fit now: {error.message}")
             kept = bool(self.files.names(job_id, CHECKPOINTS))

@@ -41,6 +41,7 @@ def test_actors_are_told_in_their_own_variables(
     assert Path(last) == tmp_path
     assert variables == {
         "NITRO_ENVIRONMENT_PACKAGES": "one_of_mine,two_of_mine",
+        "NITRO_FOLDER": str(Path.cwd()),
         "NITRO_STEP_TIMEOUT_S": "2.5",
     }
 
