@@ -58,8 +58,9 @@ class Actor:
         self._watchdog = watchdog
         self._policy: tuple[tuple[str, str, int], NumpyPolicy] | None = None
         """What is warm: of which job, published under which lease_hash, which version."""
-        self._kind: tuple[str, bool] | None = None
-        """Which environments are warm, as JSON, and whether their rewards are raw."""
+        self._kind: tuple[str, bool, bool] | None = None
+        """Which environments are warm, as JSON, whether their rewards are raw, and whether resets
+        build them anew."""
         self._envs: list[Env] = []
 
     def run(self, task: RolloutTask, *, cold_start: bool) -> ActorReport:
@@ -153,7 +154,7 @@ class Actor:
         # Without wrappers there is no difference, and both modes share their environments.
         raw_rewards = task.mode == "evaluate" and bool(task.env.wrappers)
         # As JSON: in Python an argument of 1 equals one of True and one of 1.0.
-        kind = (task.env.model_dump_json(), raw_rewards)
+        kind = (task.env.model_dump_json(), raw_rewards, task.rebuild)
         if self._kind != kind:
             self.close()
             self._kind = kind
@@ -165,7 +166,8 @@ class Actor:
             )
         with watch:
             while len(self._envs) < num_envs:
-                self._envs.append(make_environment(task.env, raw_rewards=raw_rewards))
+                env = make_environment(task.env, raw_rewards=raw_rewards, rebuild=task.rebuild)
+                self._envs.append(env)
         return self._envs[:num_envs]
 
     def close(self) -> None:

@@ -9,7 +9,9 @@ import logging
 from collections.abc import Callable, Iterable
 
 from functions.actor.errors import DIVERGED, RolloutError
-from functions.actor.fragment import Fragment, first_not_finite, noise_generator
+from functions.actor.finite import first_not_finite
+from functions.actor.fragment import Fragment
+from functions.actor.seeds import noise_generator
 from shared.policy.distributions import Action
 from shared.policy.fragment_sampler import FragmentSampler
 

@@ -11,7 +11,7 @@ See `shared.trajectory.trajectory` for what the arrays mean where an episode end
 import copy
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from functions.actor.errors import RolloutError
+from functions.actor.finite import first_not_finite
+from functions.actor.seeds import env_seed
 from shared.environments.building import Env
 from shared.environments.games import FinishedGame, games_of
 from shared.environments.spaces import checked_observation, is_image
-from shared.environments.state.keeper import Arrays
+from shared.environments.state import replay
+from shared.environments.state.keeper import Arrays, StateError
+from shared.environments.state.replay import Recorder
 from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import Snapshot, decode, encode, resume
 
@@ -51,6 +55,7 @@ class Fragment:
         seed: int,
         horizon: int | None = None,
         continues: bool = False,
+        replay_steps: int = 0,
         discount: float = 1.0,
     ) -> None:
         """Take no step yet.
@@ -61,6 +66,7 @@ class Fragment:
             seed: Decides everything random about their starts.
             horizon: Steps after a reset at which an episode is cut; None leaves it to them.
             continues: Whether episodes are left for others to go on with.
+            replay_steps: Longest episode that is left as its actions; 0 leaves them as states.
             discount: Of the discounted return that goes on with an episode.
         """
         space = envs[0].observation_space
@@ -81,15 +87,22 @@ class Fragment:
         """Environments whose latest episode is to be sampled again, each named once."""
         self.begun_anew = 0
         """Episodes that were to go on, and began anew."""
+        self.lost_replays = 0
+        """Those of them whose repeated actions gave another episode."""
         self._seed = seed
         self._horizon = math.inf if horizon is None else horizon
         self._discount = discount
         self._left: list[bytes] = [b""] * len(envs) if continues else []
-        self._leaves_at = num_steps - 1 if continues else num_steps
+        self._replay_steps = replay_steps if continues else 0
+        self._recorders: list[Recorder] = []
+        """Of each environment, where episodes are left as their actions."""
+        if self._replay_steps:
+            self._recorders = [Recorder(env, dtype=dtype) for env in envs]
+        self._leaves_at = num_steps - 1 if continues and not replay_steps else num_steps
         self._num_steps = num_steps
         self._num_resets = 0
         self._envs = envs
-        self._steps = [env.step for env in envs]
+        self._steps = [env.step for env in self._recorders or envs]
         self._games = [games_of(env) for env in envs]
         self._starts = [0] * len(envs)  # step at which the episode that is going on began
         self._returns = [0.0] * len(envs)
@@ -118,11 +131,21 @@ class Fragment:
     @property
     def progress(self) -> tuple[int, ...]:
         """Changes with every step and every reset of any environment."""
-        return (self.num_done, self._num_resets, *self._lengths)
+        repeated = sum(recorder.num_repeated for recorder in self._recorders)
+        return (self.num_done, self._num_resets, repeated, *self._lengths)
 
-    @property
-    def snapshots(self) -> tuple[bytes, ...]:
-        """Where each episode was left; an empty one is to begin anew."""
+    def leave(self) -> tuple[bytes, ...]:
+        """Return where each episode is left at the fragment's end; an empty one begins anew."""
+        for b, recorder in enumerate(self._recorders):
+            if self._starts[b] == self._num_steps:  # it has ended
+                continue
+            episode = recorder.episode
+            episode.episode_return = self._returns[b]
+            episode.discounted_return = self._discounted[b]
+            try:
+                self._left[b] = replay.encode(episode, longest=self._replay_steps)
+            except StateError as error:
+                self._tell_begun_anew(b, error)
         return tuple(self._left)
 
     @property
@@ -136,10 +159,10 @@ class Fragment:
         The first environment is reset with the seed itself, so that a rollout of one environment
         can be repeated by hand.
         """
-        for b, env in enumerate(self._envs):
-            if not (b < len(snapshots) and snapshots[b] and self._taken_up(b, snapshots[b])):
-                start = env.reset(seed=env_seed(self._seed, b))
-                self.observation[0, b] = self._first(start)
+        take_up = self._repeated if self._recorders else self._taken_up
+        for b in range(len(self._envs)):
+            if not (b < len(snapshots) and snapshots[b] and take_up(b, snapshots[b])):
+                self._reset(0, b, seed=env_seed(self._seed, b))
 
     def _taken_up(self, b: int, left: bytes) -> bool:
         """Go on with an episode; return False if that is not possible where it was left."""
@@ -153,6 +176,20 @@ class Fragment:
         self._returns[b], self._lengths[b] = snapshot.episode_return, snapshot.length
         self._discounted[b] = self._earlier[b] = snapshot.discounted_return
         self._ended[-1, b] = _Ended(finished=self._games_over(b), final_observation=None)
+        return True
+
+    def _repeated(self, b: int, left: bytes) -> bool:
+        """Go on with an episode after its actions were repeated; return False if that failed."""
+        try:
+            episode = replay.decode(left)
+            start = self._recorders[b].repeat(episode, discount=self._discount)
+            self.observation[0, b] = self._first((start, None))
+        except Exception as error:  # an environment may raise anything
+            self._tell_begun_anew(b, error)
+            self.lost_replays += isinstance(error, replay.ReplayError)
+            return False
+        self._returns[b], self._lengths[b] = episode.episode_return, len(episode.actions)
+        self._discounted[b] = self._earlier[b] = episode.discounted_return
         return True
 
     def _tell_begun_anew(self, b: int, why: Exception) -> None:
@@ -227,7 +264,9 @@ class Fragment:
         if first == 0 and self._earlier:
             self._earlier[b] = 0.0
         self._forget_episode(b)
-        self.observation[first, b] = self._first(self._envs[b].reset())
+        # Beyond any step, and another one for every reset: no start has this seed.
+        seed = env_seed(self._seed, b, self._num_steps + self._num_resets)
+        self._reset(first, b, seed=seed if self._recorders else None)
         return first
 
     def is_last_broken(self) -> bool:
@@ -258,10 +297,18 @@ class Fragment:
         self._starts[b] = t + 1
         self._forget_episode(b)
         if t + 1 < self._num_steps:
-            seed = env_seed(self._seed, b, t + 1) if anew else None
-            self.observation[t + 1, b] = self._first(self._envs[b].reset(seed=seed))
+            seed = env_seed(self._seed, b, t + 1) if anew or self._recorders else None
+            self._reset(t + 1, b, seed=seed)
             finished += self._games_over(b)
         self._ended[t, b] = _Ended(finished=finished, final_observation=final)
+
+    def _reset(self, t: int, b: int, *, seed: int | None) -> None:
+        """Begin an episode with step `t`; one that is recorded has a seed."""
+        if self._recorders and seed is not None:
+            start = self._recorders[b].reset(seed)
+        else:
+            start = self._envs[b].reset(seed=seed)
+        self.observation[t, b] = self._first(start)
 
     def _games_over(self, b: int) -> list[FinishedGame]:
         """Return the games that ended in environment `b` since the last call."""
@@ -289,37 +336,3 @@ class Fragment:
 
     def _in_order(self) -> list[_Ended]:
         return [self._ended[place] for place in sorted(self._ended)]
-
-
-def first_not_finite(
-    arrays: Mapping[str, NDArray[Any]], *, start: int = 0
-) -> tuple[int, str] | None:
-    """Return the first step at which one of some arrays # [steps, ...] is not finite, and its name.
-
-    Steps are counted from `start`. What came first is what matters: the rest only follows from it.
-    """
-    found = [
-        (start + int(np.argwhere(~np.isfinite(array))[0, 0]), name)
-        for name, array in arrays.items()
-        if not np.isfinite(array).all()
-    ]
-    return min(found, default=None)
-
-
-def env_seed(seed: int, env_index: int, step: int = 0) -> int:
-    """Return the seed of a start, at a step, of one of the environments side by side."""
-    if env_index == step == 0:
-        return seed
-    spawn_key = (env_index, step) if step else (env_index,)
-    sequence = np.random.SeedSequence(seed, spawn_key=spawn_key)
-    return int(sequence.generate_state(1, np.uint64)[0] >> 1)
-
-
-def noise_generator(seed: int, *, dropped_episodes: int = 0) -> np.random.Generator:
-    """Return the generator of the action noise, another one after each dropped episode.
-
-    Not `default_rng(seed)`: Gymnasium seeds an environment's own generator just so, and the noise
-    would repeat the very stream that the environment draws its randomness from.
-    """
-    key = (0, dropped_episodes) if dropped_episodes else (0,)
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

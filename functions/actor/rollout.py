@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES, DroppedEpisodes
 from functions.actor.errors import DIVERGED, RolloutError, environment_frames
-from functions.actor.fragment import Fragment, first_not_finite, noise_generator
+from functions.actor.finite import first_not_finite
+from functions.actor.fragment import Fragment
+from functions.actor.seeds import noise_generator
 from functions.actor.watchdog import Watchdog
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env
@@ -72,6 +74,7 @@ def sample_fragment(
         seed=task.seed,
         horizon=task.horizon,
         continues=task.continues,
+        replay_steps=task.replay_steps,
         discount=task.discount,
     )
     dropped = DroppedEpisodes(
@@ -87,6 +90,7 @@ def sample_fragment(
         _roll_out(task, fragment, sampler, dropped, translate, starts)
         log_prob = sampler.log_prob()
     _check_policy(env_id, action=sampler.action, log_prob=log_prob)
+    snapshots = fragment.leave()
     return Trajectory(
         job_id=task.job_id,
         round=task.round,
@@ -103,7 +107,8 @@ def sample_fragment(
         episode_lengths=np.array(fragment.episode_lengths, np.int32),
         dropped_episodes=dropped.count,
         begun_anew=fragment.begun_anew,
-        snapshots=fragment.snapshots,
+        lost_replays=fragment.lost_replays,
+        snapshots=snapshots,
         earlier_returns=fragment.earlier_returns,
     )
 

@@ -227,6 +227,8 @@ def _fragment(
         steps=steps,
         num_envs=len(envs),
         continues=job.continues_episodes,
+        replay_steps=job.replay_steps,
+        rebuild=job.described_environment.repeats == "rebuilt",
         horizon=job.spec.episodes.cut_at,
         discount=job.hyperparameters.discount,
         seed=job.spec.seed,

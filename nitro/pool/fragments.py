@@ -156,6 +156,7 @@ class OverlappingFragments:
             episode_returns=closed.state.episode_returns,
             dropped_episodes=closed.state.dropped_episodes,
             begun_anew=self._calls.release(closed.plan.round),
+            lost_replays=self._calls.take_lost_replays(),
             evaluation=evaluation,
             stats=self._calls.report.stats,
             timing=timing,

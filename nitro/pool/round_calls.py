@@ -108,7 +108,7 @@ class RoundCalls:
         self._scaler = connection.scaler
         self._client = connection.client
         self._streams = Streams(envs_per_actor=self.spec.envs_per_actor)
-        self._begun_anew = 0
+        self._begun_anew = self._lost_replays = 0
 
     def require_open(self) -> None:
         """Make sure that there may be another round.
@@ -203,6 +203,7 @@ class RoundCalls:
         """Keep where actors left the episodes of what is handed over."""
         for trajectory in trajectories:
             self._begun_anew += trajectory.begun_anew
+            self._lost_replays += trajectory.lost_replays
             if self.job.continues_episodes:
                 self._streams.leave(trajectory.round, trajectory.actor_index, trajectory.snapshots)
 
@@ -210,6 +211,11 @@ class RoundCalls:
         """Let a round's episodes be gone on with; return how many had to begin anew by now."""
         self._streams.release(round_index)
         number, self._begun_anew = self._begun_anew, 0
+        return number
+
+    def take_lost_replays(self) -> int:
+        """Return how many did as their repeated actions gave another episode, since last asked."""
+        number, self._lost_replays = self._lost_replays, 0
         return number
 
     def evaluated(self, collector: RoundCollector) -> EvaluationResult | None:

@@ -218,6 +218,7 @@ class SyncRounds:
             episode_returns=tuple(float(r) for t in done.trajectories for r in t.episode_returns),
             dropped_episodes=sum(t.dropped_episodes for t in done.trajectories),
             begun_anew=self._calls.release(done.plan.round),
+            lost_replays=self._calls.take_lost_replays(),
             evaluation=evaluation,
             stats=self._calls.report.stats,
             timing=timing,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from nitro.hints import Place
 from nitro.runs.summary import duration
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.going_on import going_on, longest_episode, longest_replay
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import FixedScaling
 from shared.hyperparameters.common import CommonHyperparameters
@@ -48,32 +49,7 @@ def advice(
         cpu_cores: Of the machine it trains on; None where it has a GPU, or is not known.
         place: Where the user works.
     """
-    lines = []
-    limit, cut_at = environment.max_episode_steps, spec.episodes.cut_at
-    longest = min((steps for steps in (limit, cut_at) if steps is not None), default=0)
-    taken = spec.steps_of(spec.actors.max) // spec.envs_per_actor
-    cannot = spec.episodes.go_on and not environment.keeps_state
-    too_short = longest > taken and (cannot or not spec.episodes.go_on)
-    if cannot:
-        lines.append(
-            "episodes cannot go on, as this environment's state cannot be kept: every rollout "
-            f"begins with a reset ({place.command('check-env', spec.env_id)} says why)"
-        )
-    if too_short:
-        fewer = "take fewer actors, as with --scaling fixed:2, or raise samples_per_round"
-        longer = "raise --steps-per-actor" if spec.samples_per_round is None else fewer
-        going_on = ""
-        if environment.keeps_state:
-            going_on = "let episodes go on with --set episodes.horizon=limit, or "
-        lines.append(
-            f"episodes may last {longest:,} steps, but a rollout begins with a reset and takes "
-            f"{taken:,}: later steps are never learned from ({going_on}{longer})"
-        )
-    elif cut_at is not None and (limit is None or cut_at < limit):
-        lines.append(
-            f"training episodes are cut after {cut_at:,} steps, so their returns are those of "
-            "parts; evaluations play whole episodes"
-        )
+    lines = _on_episodes(spec, environment, place)
     if cpu_cores is not None:
         takes = time_on_cpu(spec, environment, hyperparameters, rounds=rounds, cores=cpu_cores)
         if takes is not None:
@@ -81,6 +57,51 @@ def advice(
             if takes.most_s > _LONG_S and spec.preset == "paper":
                 lines.append(f"faster, with the published settings for Atari: {_QUICKER}")
     return lines
+
+
+def _on_episodes(spec: JobSpec, environment: EnvironmentSpec, place: Place) -> list[str]:
+    """Return what to tell of how episodes go on, and of steps that are never learned from."""
+    limit, cut_at = environment.max_episode_steps, spec.episodes.cut_at
+    longest = longest_episode(spec, environment) or 0
+    taken = spec.steps_of(spec.actors.max) // spec.envs_per_actor
+    how, lines = going_on(spec, environment), list[str]()
+    why = f"{place.command('check-env', spec.env_id)} says why"
+    repeated = longest_replay(spec, environment) if how == "replay" else 0
+    if repeated:
+        lines.append(
+            "this environment's state cannot be saved: an actor repeats the actions of an episode "
+            f"before it goes on with it, up to {repeated:,} steps ({why})"
+        )
+    if spec.episodes.go_on and how == "no":
+        begins = "every rollout begins with a reset"
+        if spec.episodes.resize and longest <= taken:
+            begins = f"each rollout has {taken:,} steps, enough for a whole one"
+        lines.append(
+            f"episodes cannot go on, as they can be neither saved nor repeated: {begins} ({why})"
+        )
+    if how != "state" and longest > taken + repeated:
+        lines.append(_too_short(spec, environment, longest=longest, taken=taken, repeated=repeated))
+    elif cut_at is not None and (limit is None or cut_at < limit):
+        lines.append(
+            f"training episodes are cut after {cut_at:,} steps, so their returns are those of "
+            "parts; evaluations play whole episodes"
+        )
+    return lines
+
+
+def _too_short(
+    spec: JobSpec, environment: EnvironmentSpec, *, longest: int, taken: int, repeated: int
+) -> str:
+    fewer = "take fewer actors, as with --scaling fixed:2, or raise samples_per_round"
+    longer = "raise --steps-per-actor" if spec.samples_per_round is None else fewer
+    going_on = ""
+    if not spec.episodes.go_on and environment.repeats != "never":
+        going_on = "let episodes go on with --set episodes.horizon=limit, or "
+    begins = f"repeats {repeated:,} at most" if repeated else "begins with a reset"
+    return (
+        f"episodes may last {longest:,} steps, but a rollout {begins} and takes {taken:,}: later "
+        f"steps are never learned from ({going_on}{longer})"
+    )
 
 
 def time_on_cpu(

@@ -13,6 +13,7 @@ from nitro.local.own_environments import own_packages
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.spec_file import field_errors
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.going_on import resized
 from shared.contracts.job_spec import JobSpec
 from shared.hyperparameters.presets import resolve
 
@@ -35,6 +36,9 @@ def described(spec: JobSpec, *, environment_packages: Sequence[str] | None = Non
     spec = spec.resolved()
     full = spec.model_dump(mode="json")
     environment = _environment(spec, environment_packages)
+    if environment is not None:
+        spec = resized(spec, environment)
+        full = spec.model_dump(mode="json")
     images = environment is not None and environment.observation.is_image
     try:
         values = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=images)

@@ -123,6 +123,8 @@ def _fix_rounds(raw: JsonObject) -> None:
             raw["steps_per_actor"] = usual.samples_per_round // usual.num_actors
     if "scaling" not in raw and "actors" not in raw:
         raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors}
+        if "samples_per_round" in raw and not _says(raw, "episodes", "resize"):
+            _say(raw, "episodes", "resize", True)
 
 
 def _fix_hyperparameters(raw: JsonObject) -> None:
@@ -144,6 +146,6 @@ def _says(raw: JsonObject, group: str, field: str) -> bool:
     return isinstance(fields, dict) and field in fields
 
 
-def _say(raw: JsonObject, group: str, field: str, value: int) -> None:
+def _say(raw: JsonObject, group: str, field: str, value: JsonValue) -> None:
     before = raw.get(group)
     raw[group] = {**(before if isinstance(before, dict) else {}), field: value}

@@ -6,6 +6,10 @@ from pydantic import Field, FiniteFloat, model_validator
 
 from shared.contracts.message import Count, Message, PositiveInt
 
+Repeats = Literal["reused", "rebuilt", "never"]
+"""`reused`: in any environment of the kind, whatever it was used for before. `rebuilt`: only in one
+that was built for the episode. `never`: it is not deterministic."""
+
 
 class ObservationSpec(Message):
     """One observation: a box of numbers."""
@@ -80,3 +84,6 @@ class EnvironmentSpec(Message):
     """Whether an episode can be left by one actor and taken up by another; else a note says why."""
     snapshot_bytes: Count = 0
     """Size of an episode that is left after its first step; 0 where that is not known."""
+    repeats: Repeats | None = None
+    """In which environments a seed and the same actions give the same episode again. None where
+    nobody tried, as state can be kept."""

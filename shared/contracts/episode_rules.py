@@ -4,7 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from shared.contracts.message import Count, Message, PositiveInt
+from shared.contracts.message import Count, Message, Number, PositiveInt
+
+AUTO_REPLAY_SHARE = 0.8
+"""Four steps that are repeated for each new one: a round's actors then reach as far into an episode
+as a single one would that took all of the round's steps."""
 
 
 class EpisodeRule(Message):
@@ -15,6 +19,15 @@ class EpisodeRule(Message):
     the environment decides. `fragment`: every fragment begins with a reset, as in the paper. With a
     number or `limit`, an episode goes on in a later round, in any actor. Unset: as in the preset,
     see `nitro presets`."""
+
+    replay: Literal["auto", "off"] | Annotated[Number, Field(gt=0, lt=1)] = "auto"
+    """Where an environment's state cannot be saved, actors repeat the actions of an episode from
+    its seed before they go on with it. A number is the largest share of an actor's steps that may
+    be repeated ones. `auto`: 0.8. `off`: never."""
+    resize: bool = False
+    """Where episodes cannot go on at all, give a round's samples to so few actors that each plays
+    whole episodes. Needs `samples_per_round`. `nitro train` sets it where you give neither actors
+    nor steps."""
 
     @field_validator("horizon", mode="before")
     @classmethod
@@ -36,6 +49,13 @@ class EpisodeRule(Message):
     def cut_at(self) -> int | None:
         """Steps after a reset at which an episode is cut, where that is a number."""
         return self.horizon if isinstance(self.horizon, int) else None
+
+    @property
+    def replay_share(self) -> float:
+        """Largest share of an actor's steps that repeat earlier ones; 0 for none."""
+        if self.replay == "off":
+            return 0.0
+        return AUTO_REPLAY_SHARE if self.replay == "auto" else self.replay
 
 
 class EvaluationRule(Message):

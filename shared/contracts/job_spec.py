@@ -235,7 +235,7 @@ class JobSpec(EnvironmentRef):
             horizon = preset_horizon(self.preset, self.env_id)
         return self.model_copy(
             update={
-                "episodes": EpisodeRule(horizon=horizon),
+                "episodes": self.episodes.model_copy(update={"horizon": horizon}),
                 "warm": self.warm or PRESET_WARM[self.preset],
                 "learner": self.learner or PRESET_LEARNER[self.preset],
             }

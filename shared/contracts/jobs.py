@@ -3,6 +3,7 @@
 from typing import Literal
 
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.going_on import GoingOn, going_on, longest_replay
 from shared.contracts.job_spec import JobSpec, Note, RoundLimit
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number, PositiveFloat
@@ -40,6 +41,8 @@ class JobProgress(Message):
     last_return: Number | None = None
     """Mean of the latest evaluation."""
     best_return: Number | None = None
+    lost_replays: Count = 0
+    """Episodes that began anew, as repeating their actions gave another episode."""
 
 
 class ScalingSwitch(Message):
@@ -111,9 +114,22 @@ class Job(Message):
         return _IMAGES_EVERY_ROUNDS if images and self.spec.preset == "standard" else 1
 
     @property
+    def episodes_go_on(self) -> GoingOn:
+        """How an episode that a fragment's end cuts off goes on in a later round."""
+        lost = self.progress.lost_replays
+        return going_on(self.spec, self.described_environment, lost_replays=lost)
+
+    @property
     def continues_episodes(self) -> bool:
-        """Whether an episode that a fragment's end cuts off goes on in a later round."""
-        return self.spec.episodes.go_on and self.described_environment.keeps_state
+        """Whether it does."""
+        return self.episodes_go_on != "no"
+
+    @property
+    def replay_steps(self) -> int:
+        """Longest episode, in steps, that goes on after its actions were repeated; 0 for none."""
+        if self.episodes_go_on != "replay":
+            return 0
+        return longest_replay(self.spec, self.described_environment)
 
     @property
     def described_environment(self) -> EnvironmentSpec:

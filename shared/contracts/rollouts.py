@@ -41,6 +41,11 @@ class RolloutTask(Message):
     """Steps after a reset at which an episode is cut; None leaves it to the environment."""
     discount: Annotated[Number, Field(ge=0.0, le=1.0)] = 1.0
     """Gamma of the discounted return that goes on with an episode."""
+    replay_steps: Count = 0
+    """Longest episode, in steps, that is left as its actions, to be repeated by the next actor. 0:
+    episodes are left as the environment's state."""
+    rebuild: bool = False
+    """Whether every reset builds the environment anew."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
     """The actor's own seed, derived from (job seed, mode, round, actor index): not the attempt,
     so that a repeated rollout is the same rollout."""

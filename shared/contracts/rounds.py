@@ -130,6 +130,8 @@ class RoundResult(Message):
     """Training episodes that actors sampled again: something in them was not finite."""
     begun_anew: Count = 0
     """Episodes that were to go on, and began anew: where they were left could not be read."""
+    lost_replays: Count = 0
+    """Those of them whose repeated actions gave another episode."""
     evaluation: EvaluationResult | None
     stats: dict[Identifier, Number]
     """Scalars of the update: losses, KL, entropy, clip fraction. Where rounds overlap, of all

@@ -28,6 +28,7 @@ from shared.environments.adapters import adapted
 from shared.environments.files import known_file
 from shared.environments.games import games_of
 from shared.environments.mujoco_memo import remember_answers
+from shared.environments.rebuilt import LONG_SEED, Rebuilt
 from shared.environments.spaces import (
     UnsupportedEnvironment,
     action_spec,
@@ -37,6 +38,7 @@ from shared.environments.spaces import (
     observation_spec,
 )
 from shared.environments.state.keeper import StateError
+from shared.environments.state.repeating import try_repeating
 from shared.environments.state.snapshot import snapshot_bytes
 from shared.environments.wrappers import wrapped
 
@@ -55,9 +57,6 @@ _OWN_PACKAGE = (
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_NOTE, _MAX_NOTES = 300, 8
 _NOT_KEPT = "episodes cannot be left and taken up: "
-_LONG_SEED = 2**63 - 2**32
-"""Of 63 bits, as actors reset with, and as theirs with room above it: an environment may count
-further seeds up from it."""
 _PLAIN_WRAPPERS: frozenset[type] = frozenset({TimeLimit, OrderEnforcing, PassiveEnvChecker})
 
 
@@ -102,22 +101,35 @@ class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated or self._elapsed >= self._limit, info
 
 
-_KEEP_OBSERVATIONS = (StepLimit, *_PLAIN_WRAPPERS, ActionWrapper, RewardWrapper)
+_KEEP_OBSERVATIONS = (StepLimit, Rebuilt, *_PLAIN_WRAPPERS, ActionWrapper, RewardWrapper)
 
 
 def make_environment(
-    ref: EnvironmentRef, *, raw_rewards: bool = False, render_mode: str | None = None
+    ref: EnvironmentRef,
+    *,
+    raw_rewards: bool = False,
+    render_mode: str | None = None,
+    rebuild: bool = False,
 ) -> Env:
     """Return the environment, with as little as possible between its `step` and the caller.
 
     Its observations are vectors, or images with the channels first, whatever its own look like.
-    With `raw_rewards`, as for evaluations, wrappers that change rewards are left out.
+
+    Args:
+        ref: The environment and its wrappers.
+        raw_rewards: Whether wrappers that change rewards are left out, as for evaluations.
+        render_mode: How it is drawn; None where nobody looks.
+        rebuild: Whether every reset builds it anew.
 
     Raises:
         UnsupportedEnvironment: A name is unknown, a keyword argument is wrong, a package is
             missing, or observations or actions are of a kind Nitro cannot train on.
     """
-    return _built(ref, raw_rewards=raw_rewards, render_mode=render_mode)[0]
+
+    def make() -> Env:
+        return _built(ref, raw_rewards=raw_rewards, render_mode=render_mode)[0]
+
+    return Rebuilt(make) if rebuild else make()
 
 
 def describe(
@@ -147,6 +159,10 @@ def describe(
                 size = snapshot_bytes(env)
             except StateError as error:
                 why_not = f"{_NOT_KEPT}{error}"[:_MAX_NOTE]
+        repeats, differs = None, None
+        if why_not is not None:
+            repetition = try_repeating(lambda: make_environment(ref), while_trying=while_trying)
+            repeats, differs = repetition.repeats, repetition.why_not
         return EnvironmentSpec(
             env_id=ref.env_id,
             observation=observation_spec(env.observation_space).model_copy(
@@ -157,9 +173,10 @@ def describe(
             episodes_are_lives=games_of(env) is not None,
             preprocessing=atari.chain(env, ref.wrappers),
             versions=_versions(env),
-            notes=notes if why_not is None else (*notes, why_not),
+            notes=(*notes, *(note for note in (why_not, differs) if note is not None)),
             keeps_state=why_not is None,
             snapshot_bytes=size,
+            repeats=repeats,
         )
     finally:
         env.close()
@@ -205,7 +222,7 @@ def _try_one_step(
     try:
         env.action_space.seed(0)
         with while_trying():
-            env.reset(seed=_LONG_SEED)  # what takes short ones only would fail in every actor
+            env.reset(seed=LONG_SEED)  # what takes short ones only would fail in every actor
         with while_trying():
             observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         checked_observation(observation, env.observation_space)

@@ -30,7 +30,7 @@ from shared.contracts.message import JOB_ID_FORM
 from shared.trajectory import codec, frames
 from shared.trajectory.snapshots import joined, parted
 
-_TRAJECTORY_FORMAT = "nitro-trajectory/3"
+_TRAJECTORY_FORMAT = "nitro-trajectory/4"
 _EPISODE_FORMAT = "nitro-episode/1"
 _MAX_EPISODE_BYTES = 2**16
 _JOB_ID = re.compile(JOB_ID_FORM)
@@ -40,6 +40,7 @@ _FINITE = ("observation", "final_observation", "action", "reward", "log_prob", "
 _ARRAYS = (*_FINITE, "terminated", "truncated", "episode_lengths")
 _SNAPSHOTS = ("snapshot", "snapshot_size")
 _EARLIER = "earlier_return"
+_ANEW = ("begun_anew", "lost_replays")
 
 
 class TrajectoryError(ValueError):
@@ -81,6 +82,8 @@ class Trajectory(_Result):
     episode_lengths: NDArray[np.int32]  # [E]
     begun_anew: int = 0
     """Episodes that were to go on, and began anew: where they were left could not be read."""
+    lost_replays: int = 0
+    """Those of them whose repeated actions gave another episode."""
     snapshots: tuple[bytes, ...] = ()
     """Where each environment's episode was left, for whoever goes on with it; none where every
     fragment begins with a reset. Only `shared.environments.state` reads them."""
@@ -113,7 +116,8 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
     arrays = frames.packed({name: getattr(trajectory, name) for name in _ARRAYS})
     arrays.update(zip(_SNAPSHOTS, joined(trajectory.snapshots), strict=True))
     arrays[_EARLIER] = np.array(trajectory.earlier_returns, np.float64)
-    return _encoded(arrays, trajectory, _TRAJECTORY_FORMAT, begun_anew=str(trajectory.begun_anew))
+    numbers = {name: str(getattr(trajectory, name)) for name in _ANEW}
+    return _encoded(arrays, trajectory, _TRAJECTORY_FORMAT, **numbers)
 
 
 def decode_trajectory(
@@ -141,6 +145,7 @@ def decode_trajectory(
     trajectory = Trajectory(
         **_identity(payload.metadata),
         begun_anew=_number(payload.metadata, "begun_anew"),
+        lost_replays=_number(payload.metadata, "lost_replays"),
         snapshots=snapshots,
         earlier_returns=earlier_returns,
         **arrays,  # type: ignore[arg-type] # names and dtypes have just been checked

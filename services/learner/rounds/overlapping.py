@@ -168,6 +168,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             episode_returns=closed.state.episode_returns,
             dropped_episodes=closed.state.dropped_episodes,
             begun_anew=self.take_begun_anew(),
+            lost_replays=self.take_lost_replays(),
             evaluation=evaluation,
             stats=self._tally.take(),
             gradients=self.close_gradients(),

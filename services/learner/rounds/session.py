@@ -70,7 +70,7 @@ class RoundSession(ABC, Generic[A]):
 
     def __post_init__(self) -> None:
         self.clock = RoundClock()
-        self._begun_anew = 0
+        self._begun_anew = self._lost_replays = 0
 
     @abstractmethod
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
@@ -133,6 +133,7 @@ class RoundSession(ABC, Generic[A]):
         """Keep where actors left the episodes of what is learned from."""
         for trajectory in trajectories:
             self._begun_anew += trajectory.begun_anew
+            self._lost_replays += trajectory.lost_replays
             if self.job.continues_episodes:
                 self.streams.leave(trajectory.round, trajectory.actor_index, trajectory.snapshots)
 
@@ -148,6 +149,11 @@ class RoundSession(ABC, Generic[A]):
     def take_begun_anew(self) -> int:
         """Return how many episodes were to go on and began anew, since the last call."""
         number, self._begun_anew = self._begun_anew, 0
+        return number
+
+    def take_lost_replays(self) -> int:
+        """Return how many of them did as their repeated actions gave another episode."""
+        number, self._lost_replays = self._lost_replays, 0
         return number
 
     def measurement(self, plan: RoundPlan) -> Measurement | None:

@@ -80,6 +80,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
             episode_returns=tuple(float(r) for t in trajectories for r in t.episode_returns),
             dropped_episodes=sum(t.dropped_episodes for t in trajectories),
             begun_anew=self.take_begun_anew(),
+            lost_replays=self.take_lost_replays(),
             evaluation=evaluation,
             stats=update.stats,
             gradients=gradients,

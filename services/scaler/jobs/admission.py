@@ -34,6 +34,7 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
     EnvironmentSpec,
 )
+from shared.contracts.going_on import going_on, replay_bytes, resized
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.learner_kind import LearnerKind, learner_kind
@@ -103,6 +104,7 @@ class Admission:
         """
         refuse_wrong(_event_errors(spec))
         environment = self._catalogue.describe(spec.environment_ref)
+        spec = resized(spec, environment)
         # Without a network nothing else of the job has a size, nor has that without its settings.
         refuse_wrong(_hyperparameter_errors(spec, environment))
         refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])
@@ -156,6 +158,7 @@ def admitted(job: Job, environment: EnvironmentSpec) -> Job:
     """Return a job as it is queued, with what its environment decides."""
     return job.model_copy(
         update={
+            "spec": resized(job.spec, environment),
             "status": "queued",
             "environment": environment,
             "learner": learner_in(job.spec, environment),
@@ -250,7 +253,7 @@ def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[F
     # may be cut at once.
     longest = spec.steps_of(spec.actors.min)
     limits = (environment.max_episode_steps, spec.episodes.cut_at)
-    taken_up = spec.envs_per_actor if _go_on(spec, environment) else 0
+    taken_up = 0 if going_on(spec, environment) == "no" else spec.envs_per_actor
     num_finals = max(longest // limit + taken_up if limit else 0 for limit in limits)
     num_observations = longest + spec.envs_per_actor + num_finals
     # Frames that are stacked come once each; the learner has them as often as they are seen.
@@ -314,14 +317,13 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     return spec.actors.max * per_actor + (rounds + 1) * 4 * weights + updates
 
 
-def _go_on(spec: JobSpec, environment: EnvironmentSpec) -> bool:
-    return spec.episodes.go_on and environment.keeps_state
-
-
 def _snapshots_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     """Return what an actor says at most of where it left its episodes; 0 if none go on."""
-    if not _go_on(spec, environment):
+    how = going_on(spec, environment)
+    if how == "no":
         return 0
+    if how == "replay":
+        return replay_bytes(spec, environment) * spec.envs_per_actor
     grown = math.ceil(_SNAPSHOT_GROWTH * environment.snapshot_bytes)
     return max(_LEAST_SNAPSHOT_BYTES, grown) * spec.envs_per_actor
 

@@ -29,6 +29,10 @@ class LaunchOrder:
     evaluations: tuple[int, ...]
     continues: bool = False
     """Whether rollouts take up episodes where others left them."""
+    replay_steps: int = 0
+    """Longest episode that is left as its actions; 0 where none is."""
+    rebuild: bool = False
+    """Whether every reset builds the environment anew."""
     discount: float = 1.0
     """Of the return that goes on with such an episode."""
 
@@ -72,6 +76,8 @@ class LaunchOrder:
             steps=spec.steps_of(plan.num_actors),
             num_envs=spec.envs_per_actor if samples else 1,
             continues=samples and self.continues,
+            replay_steps=self.replay_steps if samples else 0,
+            rebuild=self.rebuild,
             horizon=spec.episodes.cut_at if samples else None,
             discount=self.discount,
             seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),

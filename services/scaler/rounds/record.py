@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
+from services.scaler.jobs.rescaling import switched
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.money.accounting import Billed, Spending
 from services.scaler.money.ledger import NOTHING_LAUNCHED
@@ -17,7 +18,8 @@ from services.scaler.store.base import (
     PlannedAttempt,
     RoundEntry,
 )
-from shared.contracts.jobs import JobProgress
+from shared.contracts.going_on import MOST_LOST_REPLAYS, without_replays
+from shared.contracts.jobs import Job, JobProgress
 from shared.contracts.rounds import (
     ActorTrouble,
     EvaluationResult,
@@ -121,13 +123,25 @@ def closed(
     if ended is not None and ended.result is None:
         progress = advanced(record.job.progress, ended.round + 1, result)
         measured_s = 0.0 if result is None else learner_s
+        job = record.job.model_copy(update={"progress": progress})
+        if record.job.progress.lost_replays < MOST_LOST_REPLAYS <= progress.lost_replays:
+            job = _without_replays(job, before.round_index, now)
         updated = {
-            "job": record.job.model_copy(update={"progress": progress}),
+            "job": job,
             "longest_learner_s": max(record.longest_learner_s, measured_s),
             "lost_leases": 0,
         }
         record = record.model_copy(update=updated)
     return record, lines
+
+
+def _without_replays(job: Job, round_index: int, now: float) -> Job:
+    """Return a job that replays no more, with so few actors that each plays whole episodes."""
+    scaling = without_replays(job.spec, job.described_environment)
+    if scaling is None:
+        return job
+    switches = switched(job, scaling, first_round=round_index, now=now)
+    return job.model_copy(update={"switches": switches})
 
 
 def sample_indices(plan: RoundPlan, request: RoundRequest) -> tuple[int, ...]:
@@ -198,8 +212,12 @@ def advanced(progress: JobProgress, rounds: int, result: RoundResult | None) -> 
     """Return a job's progress after a round."""
     if result is None:
         return progress.model_copy(update={"rounds": rounds})
-    env_steps = progress.env_steps + result.env_steps
-    progress = progress.model_copy(update={"rounds": rounds, "env_steps": env_steps})
+    updated = {
+        "rounds": rounds,
+        "env_steps": progress.env_steps + result.env_steps,
+        "lost_replays": progress.lost_replays + result.lost_replays,
+    }
+    progress = progress.model_copy(update=updated)
     return evaluated(progress, result.evaluation)
 
 

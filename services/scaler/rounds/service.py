@@ -235,6 +235,8 @@ class RoundService:
             samples=sample_indices(plan, request),
             evaluations=evaluation_indices(plan, request, reopened),
             continues=record.job.continues_episodes,
+            replay_steps=record.job.replay_steps,
+            rebuild=record.job.described_environment.repeats == "rebuilt",
             discount=record.job.hyperparameters.discount,
         )
         busy, ready = context.concurrency.own_in_flight, self.warm()

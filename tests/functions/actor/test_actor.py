@@ -192,8 +192,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[Env]:
     """Every environment that was built, in order."""
     environments: list[Env] = []
 
-    def build(ref: EnvironmentRef, *, raw_rewards: bool) -> Env:
-        environments.append(make_environment(ref, raw_rewards=raw_rewards))
+    def build(ref: EnvironmentRef, *, raw_rewards: bool, rebuild: bool) -> Env:
+        env = make_environment(ref, raw_rewards=raw_rewards, rebuild=rebuild)
+        environments.append(env)
         return environments[-1]
 
     monkeypatch.setattr(actor_module, "make_environment", build)

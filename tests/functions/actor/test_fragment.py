@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from functions.actor.fragment import Fragment, env_seed, noise_generator
+from functions.actor.fragment import Fragment
+from functions.actor.seeds import env_seed, noise_generator
 from tests.functions.actor.conftest import ScriptedEnv
 
 

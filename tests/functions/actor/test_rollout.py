@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from functions.actor import rollout
 from functions.actor.errors import RolloutError
-from functions.actor.fragment import env_seed, noise_generator
 from functions.actor.rollout import evaluate_episode, sample_fragment
+from functions.actor.seeds import env_seed, noise_generator
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
 from shared.policy.numpy_policy import NumpyPolicy, load_policy

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from functions.actor.fragment import env_seed
 from functions.actor.rollout import sample_fragment
+from functions.actor.seeds import env_seed
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import make_environment
 from shared.environments.state.snapshot import decode, encode

@@ -76,7 +76,7 @@ def test_each_game_is_reported_once_wherever_its_stream_is_left() -> None:
             fragment.start(snapshots)
             for action in actions[first : first + length]:
                 fragment.step([action])
-            snapshots = fragment.snapshots
+            snapshots = fragment.leave()
             games += zip(fragment.episode_returns, fragment.episode_lengths, strict=True)
         return games
 

@@ -244,7 +244,7 @@ def test_an_episode_survives_the_wire_in_full_precision() -> None:
     ("data", "message"),
     [
         (b"nonsense", "not a zstd frame"),
-        (encode_trajectory(_trajectory()), "format is 'nitro-trajectory/3'"),
+        (encode_trajectory(_trajectory()), "format is 'nitro-trajectory/4'"),
         (codec.encode({"a": np.zeros(2**16, np.uint8)}, {}), "at most 65536 allowed"),
         (encode_episode(replace(EPISODE, episode_return=float("nan"))), "episode_return is nan"),
         (encode_episode(replace(EPISODE, length=0)), "length is 0"),

@@ -1,0 +1,22 @@
+"""Where arrays of a rollout first hold a number that is not finite."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def first_not_finite(
+    arrays: Mapping[str, NDArray[Any]], *, start: int = 0
+) -> tuple[int, str] | None:
+    """Return the first step at which one of some arrays # [steps, ...] is not finite, and its name.
+
+    Steps are counted from `start`. What came first is what matters: the rest only follows from it.
+    """
+    found = [
+        (start + int(np.argwhere(~np.isfinite(array))[0, 0]), name)
+        for name, array in arrays.items()
+        if not np.isfinite(array).all()
+    ]
+    return min(found, default=None)

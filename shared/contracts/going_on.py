@@ -1,0 +1,141 @@
+"""How a job's episodes go on from fragment to fragment, as its environment allows.
+
+    | environment                          | an episode that a fragment's end cuts off            |
+    |--------------------------------------|------------------------------------------------------|
+    | its state can be saved               | goes on from its state                               |
+    | a seed and actions repeat an episode | goes on after its actions were repeated (a replay)   |
+    | neither, or replays are too dear     | does not go on; with `resize` fragments are as long  |
+    |                                      | as episodes                                          |
+
+Costs are counted in steps, not in seconds: equal jobs must be decided equally on any machine.
+"""
+
+import math
+from typing import Literal
+
+from shared.contracts.environment_spec import (
+    ContinuousActionSpec,
+    EnvironmentSpec,
+    MultiDiscreteActionSpec,
+)
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.scaling_spec import ActorRange, FixedScaling
+
+GoingOn = Literal["state", "replay", "no"]
+MOST_LOST_REPLAYS = 3
+"""Replays of a job that may give another episode before it stops replaying."""
+_REPLAY_BYTES = 2**12
+"""Of an episode that is left as its actions, these left out."""
+_MAX_ACTIONS_BYTES = 2**18 - _REPLAY_BYTES
+"""What is left of a snapshot's bytes."""
+_NUMBER_BYTES = 8
+"""Of a whole number, or of one in a box of float64; most boxes are of float32."""
+
+
+def going_on(spec: JobSpec, environment: EnvironmentSpec, *, lost_replays: int = 0) -> GoingOn:
+    """Return how a job's episodes go on.
+
+    Args:
+        spec: The job, its horizon resolved.
+        environment: What it trains on.
+        lost_replays: How many replays gave another episode so far.
+    """
+    if not spec.episodes.go_on:
+        return "no"
+    if environment.keeps_state:
+        return "state"
+    if environment.episodes_are_lives:  # a seeded reset begins another game
+        return "no"
+    repeats = environment.repeats in ("reused", "rebuilt")
+    if not repeats or lost_replays >= MOST_LOST_REPLAYS:
+        return "no"
+    longest = longest_replay(spec, environment)
+    limit = longest_episode(spec, environment) or math.inf
+    reached = min(limit, longest + _steps_of_each(spec, spec.actors.max))
+    actors = _actors_of_whole_episodes(spec, environment)
+    if actors is not None and reached < min(
+        limit, _steps_of_each(_with_actors(spec, actors), actors)
+    ):
+        return "no"
+    return "replay" if longest else "no"
+
+
+def longest_episode(spec: JobSpec, environment: EnvironmentSpec) -> int | None:
+    """Return the most steps of a training episode; None if there is no limit."""
+    limits = (environment.max_episode_steps, spec.episodes.cut_at)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def longest_replay(spec: JobSpec, environment: EnvironmentSpec) -> int:
+    """Return how long an episode may be, in steps, for its actions to be repeated.
+
+    Where all episodes are that long, their mean place is half of it: that, beside the steps of a
+    fragment, is the share that the job allows.
+    """
+    share = spec.episodes.replay_share
+    fragment = _steps_of_each(spec, spec.actors.max)
+    affordable = int(2 * fragment * share / (1 - share) + 1e-9)
+    return min(affordable, _MAX_ACTIONS_BYTES // _action_bytes(environment))
+
+
+def replay_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
+    """Return the most bytes of an episode that is left as its actions."""
+    longest = longest_replay(spec, environment)
+    steps = min(longest, longest_episode(spec, environment) or longest)
+    return _REPLAY_BYTES + steps * _action_bytes(environment)
+
+
+def _action_bytes(environment: EnvironmentSpec) -> int:
+    action = environment.action
+    if isinstance(action, ContinuousActionSpec):
+        return _NUMBER_BYTES * len(action.low)
+    choices = action.num_choices if isinstance(action, MultiDiscreteActionSpec) else (1,)
+    return _NUMBER_BYTES * len(choices)
+
+
+def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
+    """Return a job as it is queued: with fewer actors where only they could play whole episodes.
+
+    One whose episodes are replayed may come to need them: its range has room for them.
+    """
+    actors = _actors_of_whole_episodes(spec, environment)
+    how = going_on(spec, environment)
+    if actors is None or not spec.episodes.go_on or how == "state":
+        return spec
+    if how == "replay":
+        fewest = min(actors, spec.actors.min)
+        return spec.model_copy(update={"actors": ActorRange(min=fewest, max=spec.actors.max)})
+    return _with_actors(spec, actors)
+
+
+def without_replays(spec: JobSpec, environment: EnvironmentSpec) -> FixedScaling | None:
+    """Return the scaling policy of a job that stops replaying; None if it keeps its own."""
+    actors = _actors_of_whole_episodes(spec, environment)
+    return None if actors is None else FixedScaling(policy="fixed", num_actors=actors)
+
+
+def _with_actors(spec: JobSpec, actors: int) -> JobSpec:
+    return spec.model_copy(
+        update={
+            "actors": ActorRange(min=actors, max=actors),
+            "scaling": FixedScaling(policy="fixed", num_actors=actors),
+        }
+    )
+
+
+def _steps_of_each(spec: JobSpec, actors: int) -> int:
+    """Return the steps of a fragment in each environment."""
+    return spec.steps_of(actors) // spec.envs_per_actor
+
+
+def _actors_of_whole_episodes(spec: JobSpec, environment: EnvironmentSpec) -> int | None:
+    """Return how many actors share a round so that each may play a whole episode.
+
+    A single one takes the whole round where an episode is longer, or has no limit. None if the
+    job's shape is not to be changed.
+    """
+    if not spec.episodes.resize or spec.samples_per_round is None:
+        return None
+    limit = longest_episode(spec, environment) or spec.samples_per_round
+    fitting = spec.samples_per_round // (limit * spec.envs_per_actor)
+    return max(1, min(fitting, spec.actors.max))
