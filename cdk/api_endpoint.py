@@ -78,7 +78,10 @@ class ApiEndpoint(Construct):
                 rate_limit=config.requests_per_s, burst_limit=2 * config.requests_per_s
             ),
         )
-        _log_access(stage, nitro_log_group(self, "AccessLog", config=config))
+        # Below this prefix API Gateway needs no entry in the account's one policy of log groups,
+        # which has room for a few only.
+        name = f"/aws/vendedlogs/{config.name}/api"
+        _log_access(stage, nitro_log_group(self, "AccessLog", config=config, name=name))
         self.url = stage.url
 
 

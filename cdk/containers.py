@@ -3,6 +3,7 @@
 No container runs as root, has a file system to write to, or goes without a pulse.
 """
 
+import re
 from pathlib import Path
 
 from aws_cdk import Duration
@@ -18,6 +19,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 USER = "10001:10001"
 """The images' own user; said here as well, so that an image without one cannot run as root."""
 _PLATFORMS = {"x86_64": assets.Platform.LINUX_AMD64, "arm64": assets.Platform.LINUX_ARM64}
+_COPY = re.compile(r"^COPY (?!--)(.+) \S+$", re.MULTILINE)
+"""Sources of what is copied from the repository."""
 _ACTORS_OWN = ("ENVIRONMENT_REQUIREMENTS", "ENVIRONMENT_PACKAGES")
 
 
@@ -28,7 +31,7 @@ def actor_image(
     return lambda_.DockerImageCode.from_image_asset(
         str(REPOSITORY),
         file=dockerfile,
-        exclude=_keep(dockerfile),
+        exclude=_all_but_copied(dockerfile),
         build_args=_chosen(config, *_ACTORS_OWN),
         platform=_PLATFORMS[config.architecture],
         cmd=None if command is None else [command],
@@ -49,7 +52,7 @@ def service_image(
     return ecs.ContainerImage.from_asset(
         str(REPOSITORY),
         file=dockerfile,
-        exclude=_keep(dockerfile),
+        exclude=_all_but_copied(dockerfile),
         build_args=_chosen(config) | (build_args or {}),
         platform=_PLATFORMS["x86_64" if on_gpu else config.architecture],
     )
@@ -79,10 +82,9 @@ def locked_down(scope: Construct, *, shared_memory_mb: int | None = None) -> ecs
 
 
 def pulse(port: int, *, start_s: int) -> ecs.HealthCheck:
-    """Return a health check that asks the process itself; the images hold no curl."""
-    ask = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{port}/healthz', timeout=4)"
+    """Return a health check that asks the process itself."""
     return ecs.HealthCheck(
-        command=["CMD", "python", "-c", ask],
+        command=["CMD", "alive.sh", str(port)],
         interval=Duration.seconds(15),
         timeout=Duration.seconds(5),
         retries=4,
@@ -105,6 +107,11 @@ def _chosen(config: NitroConfig, *names: str) -> dict[str, str]:
     return {name: value for name, value in config.build_args.items() if name in known}
 
 
-def _keep(dockerfile: str) -> list[str]:
-    """Return what follows `.dockerignore`: CDK would lose a Dockerfile below the root otherwise."""
-    return [f"!{dockerfile}"]
+def _all_but_copied(dockerfile: str) -> list[str]:
+    """Return what follows `.dockerignore`: a change of other files must not make a new image.
+
+    Without a word CDK would lose a Dockerfile below the root.
+    """
+    text = (REPOSITORY / dockerfile).read_text(encoding="utf-8")
+    kept = [f"!{source}" for sources in _COPY.findall(text) for source in sources.split()]
+    return ["*", *kept, "**/__pycache__", "**/*.py[cod]", "**/Dockerfile", f"!{dockerfile}"]

@@ -52,7 +52,7 @@ class Stores(Construct):
             partition_key=_string("pk"),
             sort_key=_string("sk"),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            encryption=dynamodb.TableEncryption.AWS_MANAGED,
+            encryption=dynamodb.TableEncryption.DEFAULT,  # a key of KMS would bill requests
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
@@ -92,11 +92,14 @@ def _string(name: str) -> dynamodb.Attribute:
     return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
 
 
-def nitro_log_group(scope: Construct, id: str, *, config: NitroConfig) -> logs.LogGroup:
+def nitro_log_group(
+    scope: Construct, id: str, *, config: NitroConfig, name: str | None = None
+) -> logs.LogGroup:
     """Return a new log group; without one of ours, AWS would make one that is kept for ever."""
     return logs.LogGroup(
         scope,
         id,
+        log_group_name=name,
         retention=_RETENTION[config.log_retention_days],
         removal_policy=RemovalPolicy.DESTROY,
     )

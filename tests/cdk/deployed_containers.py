@@ -14,7 +14,7 @@ of a Lambda function from its version behind the alias. What AWS would be stands
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,10 @@ from tests.shared.tls_front import tls_front
 
 _CERTIFICATE = "/authority.pem"
 _CACHE_PORT = 6379
+Cdk = Callable[..., str]
+"""The CDK's command line: takes its arguments and returns what it said."""
+STACK = "nitro"
+"""Name of the deployed stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,23 @@ class Container:
     command: tuple[str, ...] = ()
     """Replaces the image's own."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def resource(prefix: str, kind: str) -> str:
+    """Return the one resource of a type whose logical id begins like that."""
+    pages = boto3.client("cloudformation").get_paginator("list_stack_resources")
+    (found,) = (
+        resource["PhysicalResourceId"]
+        for page in pages.paginate(StackName=STACK)
+        for resource in page["StackResourceSummaries"]
+        if resource["ResourceType"] == kind and resource["LogicalResourceId"].startswith(prefix)
+    )
+    return str(found)
+
+
+def cluster() -> str:
+    """Return the deployed cluster."""
+    return resource("Cluster", "AWS::ECS::Cluster")
 
 
 def task(cluster: str, service: str) -> Container:
@@ -212,3 +233,13 @@ def machine(account: Account, server: ValkeyServer, folder: Path) -> Iterator[Ma
         containers = Machine(account, certificate=certificate, runtime_ports=runtime_ports)
         stack.callback(containers.remove)
         yield containers
+
+
+@contextmanager
+def explained(containers: Machine) -> Iterator[None]:
+    """Add to a failure what the containers have written."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(containers.logs())
+        raise

@@ -35,6 +35,8 @@ def test_requests_are_throttled_and_logged_without_secrets(synthesised: Synthesi
         "ThrottlingRateLimit": 50,
         "ThrottlingBurstLimit": 100,
     }
+    groups = synthesised.of_type("AWS::Logs::LogGroup").values()
+    assert "/aws/vendedlogs/nitro/api" in {group.get("LogGroupName") for group in groups}
     logged = json.loads(stage["AccessLogSettings"]["Format"])
     assert {"status", "path", "from"} <= logged.keys()
     assert not [v for v in logged.values() if "header" in v.lower() or "query" in v.lower()]

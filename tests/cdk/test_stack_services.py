@@ -32,7 +32,8 @@ def test_a_container_can_do_little(synthesised: Synthesised, service: str) -> No
     assert container["User"] == "10001:10001"
     assert container["LinuxParameters"]["Capabilities"] == {"Drop": ["ALL"]}
     assert not container.get("Privileged", False)
-    assert "healthz" in container["HealthCheck"]["Command"][-1]
+    port = "8080" if service == "Scaler" else "8081"
+    assert container["HealthCheck"]["Command"] == ["CMD", "alive.sh", port]
 
 
 @pytest.mark.parametrize("service", _SERVICES)
@@ -148,6 +149,7 @@ def test_the_machine_keeps_its_role_and_its_disk_to_itself(synthesised: Synthesi
         "Encrypted": True,
         "VolumeType": "gp3",
         "VolumeSize": 100,
+        "Throughput": 500,
         "DeleteOnTermination": True,
     }
     assert "KeyName" not in data

@@ -39,7 +39,7 @@ def test_the_table_has_the_stores_keys_and_can_go_back_in_time(synthesised: Synt
     assert {a["AttributeType"] for a in table["AttributeDefinitions"]} == {"S"}
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-    assert table["SSESpecification"]["SSEEnabled"] is True
+    assert table["SSESpecification"] == {"SSEEnabled": False}, "the key that costs nothing"
 
 
 def test_the_token_is_made_by_aws_and_long_enough(synthesised: Synthesised) -> None:
