@@ -320,6 +320,7 @@ def _train(
         request.runs_dir,
         spec=request.spec,
         resume=request.resume,
+        key=request.idempotency_key,
         most_actors=most_actors(request),
         api_url=api_url,
         processes=processes,

@@ -59,6 +59,7 @@ def open_api(
     *,
     spec: JobSpec | None,
     resume: str | None = None,
+    key: str | None = None,
     known_here: Callable[[], str | None] = lambda: None,
     most_actors: int = 0,
     api_url: str | None = None,
@@ -76,6 +77,7 @@ def open_api(
         runs_dir: Folder of the local runs.
         spec: What will be trained, where that is known here.
         resume: The job that goes on, where that is not a new one.
+        key: The idempotency key that a new one is submitted with.
         known_here: Names what this process knows its environment by, for actors that are started.
         most_actors: How many actors a round of it may have.
         api_url: The API that is named.
@@ -103,6 +105,8 @@ def open_api(
             max_concurrency=max(_FEWEST_INVOCATIONS, learners * most_actors),
             cache_url=settings.cache_address,
             actor_variables=actor_variables(packages),
+            job_id=resume and _job_id(resume, runs_dir),
+            key=key,
         )
         with system, NitroClient(system.api_url, system.token) as client:
             place = Place(runs_dir=runs_dir, environment_packages=environment_packages or ())
@@ -150,3 +154,7 @@ def _packages(
     names = own_packages(option, runs=[run])
     require_registered(read_job(run).spec.env_id)
     return names
+
+
+def _job_id(resume: str, runs_dir: Path) -> str:
+    return find_run(resume, runs_dir).absolute().name if is_here(resume, runs_dir) else resume

@@ -1,6 +1,7 @@
 """The local system's own folder, `runs/.nitro/`: lock, secrets, address, database and logs.
 
-It is for this user only: what lies in it opens the REST API, the emulator and the cache.
+It is for this user only: what lies in it opens the REST API, the emulator and the cache. Systems
+that run at the same time on one folder of runs have a folder each: `runs/.nitro/2/`, and so on.
 """
 
 import fcntl
@@ -14,9 +15,12 @@ from typing import IO
 
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.settings import ADDRESS_FILE, STATE_FOLDER, TOKEN_FILE
+from services.scaler.store.base import StoreError
+from services.scaler.store.moving import find_job, move_job
 
 _SECRET_BYTES = 32
 _PRIVATE = 0o700
+_DATABASE = "nitro.db"
 _LASTING = "nitro up"
 """Stands in the lock behind the process id of a system that outlives single jobs."""
 _LOOK_S = 0.05
@@ -27,24 +31,27 @@ _ROOM_BYTES = 262_144
 
 
 class StateFolder:
-    """Files of one local system; the lock makes it the only one on its runs folder."""
+    """Files of one local system; the lock makes it the only one in its folder."""
 
     def __init__(self, runs_dir: Path) -> None:
         self.runs_dir = runs_dir.absolute()
-        self.folder = self.runs_dir / STATE_FOLDER
-        self.token_path = self.folder / TOKEN_FILE
-        self.viewer_token_path = self.folder / "viewer_token"
-        self.lambda_token_path = self.folder / "lambda_token"
-        self.cache_config_path = self.folder / "cache.conf"
-        """Configuration of the embedded cache server, which holds its password."""
-        self.database_path = self.folder / "nitro.db"
-        self.logs = self.folder / "logs"
-        self._address_path = self.folder / ADDRESS_FILE
         self._lock: IO[bytes] | None = None
+        self._use(self.runs_dir / STATE_FOLDER)
+
+    def _use(self, folder: Path) -> None:
+        self.folder = folder
+        self.token_path = folder / TOKEN_FILE
+        self.viewer_token_path = folder / "viewer_token"
+        self.lambda_token_path = folder / "lambda_token"
+        self.cache_config_path = folder / "cache.conf"
+        """Configuration of the embedded cache server, which holds its password."""
+        self.database_path = folder / _DATABASE
+        self.logs = folder / "logs"
+        self._address_path = folder / ADDRESS_FILE
 
     def is_served(self) -> bool:
         """Whether `nitro up` serves the folder; one that is starting is waited for."""
-        while self._holder().endswith(_LASTING):
+        while _holder(self.folder).endswith(_LASTING):
             if self._address_path.exists():
                 return True
             time.sleep(_LOOK_S)
@@ -53,30 +60,71 @@ class StateFolder:
     def acquire(self, *, lasting: bool = False) -> None:
         """Make the folder and take the lock, which the kernel drops when this process ends.
 
+        A system for a single job takes another folder where this one is taken.
+
         Args:
             lasting: Whether the system outlives single jobs, so that others may use it.
 
         Raises:
-            CommandError: The folder cannot be written, or another local system holds the lock.
+            CommandError: The folder cannot be written, or another local system holds the lock of
+                the only one that a lasting system can have.
         """
-        with self._writing():
-            self.logs.mkdir(parents=True, exist_ok=True)
-            self.folder.chmod(_PRIVATE)  # also one that an earlier version left open to all
-            # Unbuffered: nothing is left to be written, and to fail, when it is closed.
-            lock = (self.folder / "lock").open("ab+", buffering=0)
-        if not _taken(lock):
+        number = 1
+        self._use(self.runs_dir / STATE_FOLDER)
+        while not _taken(lock := self._opened_lock()):
+            if not lasting:
+                lock.close()
+                number += 1
+                self._use(self.runs_dir / STATE_FOLDER / str(number))
+                continue
             lock.seek(0)
             holder = lock.read().decode(errors="replace").strip() or "unknown"
             lock.close()
             raise CommandError(
                 f"--runs-dir: a local system (pid {holder}) is up on {self.runs_dir} already: "
-                f"use it with --api-url {self._address()}, or choose another folder"
+                f"use it with --api-url {self._address()}, wait until it has ended, or choose "
+                "another folder"
             )
         self._lock = lock
         with self._writing():
             self._address_path.unlink(missing_ok=True)  # of a system that was killed
             lock.truncate(0)
             lock.write(f"{os.getpid()}{f', {_LASTING}' if lasting else ''}".encode())
+
+    def take_over(self, *, job_id: str | None, key: str | None) -> None:
+        """Bring a job of this runs folder here from the database of an earlier system.
+
+        Args:
+            job_id: The job.
+            key: Or the idempotency key that it was submitted with.
+
+        Raises:
+            CommandError: A system that is up works on it, or a database cannot be used.
+        """
+        home = self.runs_dir / STATE_FOLDER
+        for database in (home / _DATABASE, *sorted(home.glob(f"[0-9]*/{_DATABASE}"))):
+            if database == self.database_path or not database.is_file():
+                continue
+            try:
+                found = find_job(database, job_id=job_id, key=key)
+                if found is None:
+                    continue
+                holder = _holder(database.parent)
+                if holder and not found.finished:
+                    raise CommandError(
+                        f"job {found.job_id} has not ended: process {holder} trains it. Wait, or "
+                        "end that process"
+                    )
+                move_job(found.job_id, database, self.database_path)
+            except StoreError as error:
+                raise CommandError(str(error), exit_code=EXIT_FAILED) from error
+
+    def _opened_lock(self) -> IO[bytes]:
+        with self._writing():
+            self.logs.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(_PRIVATE)  # also one that an earlier version left open to all
+            # Unbuffered: nothing is left to be written, and to fail, when it is closed.
+            return (self.folder / "lock").open("ab+", buffering=0)
 
     def require_room(self) -> None:
         """Try to write, as the system's processes have to: what they log may not fit either.
@@ -174,23 +222,24 @@ class StateFolder:
                 "you may write to, with free space, or change its owner"
             ) from error
 
-    def _holder(self) -> str:
-        """Return what the holder of the lock wrote into it; nothing when nobody holds it."""
-        try:
-            with (self.folder / "lock").open("rb") as lock:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return lock.read().decode(errors="replace").strip()
-        except OSError:
-            pass  # no system was ever started here
-        return ""
-
     def _address(self) -> str:
         try:
             return self._address_path.read_text(encoding="utf-8").strip()
         except OSError:
             return "<its address>"
+
+
+def _holder(folder: Path) -> str:
+    """Return what the holder of a lock wrote into it; nothing when nobody holds it."""
+    try:
+        with (folder / "lock").open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return lock.read().decode(errors="replace").strip()
+    except OSError:
+        pass  # no system was ever started here
+    return ""
 
 
 def _taken(lock: IO[bytes]) -> bool:

@@ -73,6 +73,8 @@ class LocalSystem:
         cache_url: A Redis to use in place of the embedded server.
         actor_variables: Settings of the actors, `NITRO_ENVIRONMENT_PACKAGES` for example.
         environment: Further variables by process name, which win over ours (faults, for tests).
+        job_id: A job of the runs folder that goes on in this system.
+        key: Or the idempotency key of one that may have been submitted before.
         start_s: How long the processes may take to start.
     """
 
@@ -89,12 +91,11 @@ class LocalSystem:
         cache_url: str | None = None,
         actor_variables: Mapping[str, str] | None = None,
         environment: Mapping[str, Mapping[str, str]] | None = None,
+        job_id: str | None = None,
+        key: str | None = None,
         start_s: float = _START_S,
     ) -> None:
         self._state = StateFolder(Path(runs_dir))
-        self.token_path = self._state.token_path
-        self.lambda_token_path = self._state.lambda_token_path
-        self.logs = self._state.logs
         self._api_port = api_port
         self._lasting = lasting
         self._processes = processes or os.cpu_count() or 1
@@ -104,6 +105,7 @@ class LocalSystem:
         self._own_cache_url = cache_url
         self._actor_variables = actor_variables or {}
         self._environment = environment or {}
+        self._goes_on = {"job_id": job_id, "key": key}
         self._start_s = start_s
         self._members: dict[str, _Member] = {}
         self._ports = contextlib.ExitStack()
@@ -123,6 +125,21 @@ class LocalSystem:
 
     def __exit__(self, kind: object, *_: object) -> None:
         self.close(at_once=kind is not None)
+
+    @property
+    def token_path(self) -> Path:
+        """File with the API's token."""
+        return self._state.token_path
+
+    @property
+    def lambda_token_path(self) -> Path:
+        """File with the emulator's token."""
+        return self._state.lambda_token_path
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the processes' logs."""
+        return self._state.logs
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -222,6 +239,7 @@ class LocalSystem:
         if self._own_cache_url is not None:
             _require_answer(self._own_cache_url)
         self._state.acquire(lasting=self._lasting)
+        self._state.take_over(**self._goes_on)
         held = held_ports(3 + len(self._learners))
         cache, invoke, api, *learners = self._ports.enter_context(held)
         plan = LocalPlan(

@@ -3,27 +3,78 @@ import os
 import resource
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from nitro.errors import EXIT_USAGE, CommandError
 from nitro.local.state_folder import StateFolder
+from services.scaler.store.base import Change, IdempotencyEntry
+from services.scaler.store.sqlite import SqliteStore
+from tests.services.scaler.store.records import line, record, round_entry, with_status
 
 
-def test_only_one_local_system_holds_a_runs_folder(tmp_path: Path) -> None:
+def test_systems_of_single_jobs_have_a_folder_each(tmp_path: Path) -> None:
+    systems = [StateFolder(tmp_path) for _ in range(4)]
+    for system in systems:
+        system.acquire()
+    assert len({system.folder for system in systems}) == 4
+    freed = systems[1].folder
+    systems[1].release()
+    again = StateFolder(tmp_path)
+    again.acquire()
+    assert again.folder == freed
+    for system in (again, *systems):
+        system.release()
+
+
+def test_a_lasting_system_needs_the_folder_that_others_look_into(tmp_path: Path) -> None:
     first, second = StateFolder(tmp_path), StateFolder(tmp_path)
     first.acquire()
     first.write_address("http://127.0.0.1:1234")
     with pytest.raises(CommandError) as caught:
-        second.acquire()
+        second.acquire(lasting=True)
     assert caught.value.exit_code == EXIT_USAGE
     assert f"pid {os.getpid()}" in str(caught.value)
     assert "--api-url http://127.0.0.1:1234" in str(caught.value)
     first.release()
-    second.acquire()
+    second.acquire(lasting=True)
     second.release()
+
+
+def test_a_job_goes_on_in_another_system_unless_one_trains_it(tmp_path: Path) -> None:
+    first, second = StateFolder(tmp_path), StateFolder(tmp_path)
+    first.acquire()
+    key = IdempotencyEntry(key="mine", body_digest="d", job_id="job")
+    with closing(SqliteStore(first.database_path)) as store:
+        store.create(record("other"), None)
+        store.create(record(), key)
+        ended = store.commit(with_status(record(), "succeeded"))
+        lines, rounds = (line(1.0), line(2.0)), (round_entry(0), round_entry(1))
+        store.commit(Change(record=ended, rounds=rounds, lines=lines))
+    second.acquire()
+    second.take_over(job_id=None, key="another")
+    second.take_over(job_id="job", key=None)
+    with closing(SqliteStore(second.database_path)) as store:
+        assert [each.round for each in store.rounds("job", first=0, limit=9)] == [0, 1]
+        assert [each.amount_usd for each in store.lines("job")] == [1.0, 2.0]
+        assert store.idempotency("mine") == key
+        moved = store.job("job")
+        assert moved is not None
+        assert moved.job.status == "succeeded"
+        store.commit(with_status(moved, "running"))
+    with closing(SqliteStore(first.database_path)) as store:
+        assert store.job("job") is None
+        assert store.lines("job") == []
+        assert store.job("other") is not None
+    with pytest.raises(CommandError, match=f"job job has not ended: process {os.getpid()} trains"):
+        first.take_over(job_id=None, key="mine")
+    second.release()  # or killed: what it has left goes on here
+    first.take_over(job_id=None, key="mine")
+    with closing(SqliteStore(first.database_path)) as store:
+        assert store.job("job") is not None
+    first.release()
 
 
 def test_a_look_at_the_holder_keeps_nobody_from_taking_the_folder(

@@ -128,8 +128,9 @@ def test_other_users_find_its_folder_closed_and_cache_and_emulator_too(
     assert httpx.put(faults, json={}, headers=allowed, timeout=ANSWER_S).status_code == 200
 
 
-def test_a_second_one_on_the_same_folder_is_refused(system: LocalSystem, runs_dir: Path) -> None:
-    with pytest.raises(CommandError, match="is up on") as caught, LocalSystem(runs_dir):
+def test_a_second_one_for_all_on_a_folder_is_refused(system: LocalSystem, runs_dir: Path) -> None:
+    second = LocalSystem(runs_dir, lasting=True)
+    with pytest.raises(CommandError, match="is up on") as caught, second:
         pass
     assert caught.value.exit_code == EXIT_USAGE
     assert system.api_url in str(caught.value)
