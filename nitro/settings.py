@@ -1,6 +1,5 @@
 """What the command line reads from the environment."""
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from nitro.afar.login import read_login
 from nitro.errors import CommandError
 from nitro.hints import Place
 from shared.environments.packages import PackageNames
+from shared.service.http_client import is_loopback
 from shared.service.tokens import TokenError, read_token
 
 STATE_FOLDER = ".nitro"
@@ -127,7 +127,7 @@ def api_token(url: str, settings: CliSettings, runs_dir: Path) -> str:
     if login is not None and not given and login.api_url.rstrip("/") == url:
         return login.token.get_secret_value()
     path = settings.token_file
-    if path is None and is_this_machine(url):
+    if path is None and is_loopback(url):
         path = runs_dir / STATE_FOLDER / TOKEN_FILE
     try:
         token = read_token(settings.token, path)
@@ -148,15 +148,4 @@ def _names_a_host(url: str) -> bool:
         host = (parts.hostname or "").encode("idna") and httpx.URL(url).host
         return bool(host) and parts.port != 0 and url.isprintable() and " " not in url
     except (ValueError, httpx.InvalidURL):
-        return False
-
-
-def is_this_machine(url: str) -> bool:
-    """Whether an address is of this machine, so that nothing sent there can be overheard."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
         return False

@@ -40,10 +40,11 @@ def login(
 
     from nitro.afar.login import Login, keep_login
     from nitro.client.client import NitroClient
-    from nitro.settings import checked_address, is_this_machine
+    from nitro.settings import checked_address
+    from shared.service.http_client import is_loopback
 
     url = checked_address(api_url)
-    if url.startswith("http://") and not is_this_machine(url):
+    if url.startswith("http://") and not is_loopback(url):
         typer.echo(f"{url} is not encrypted: whoever is in between reads the token", err=True)
     asked = sys.stdin.isatty()
     token = (typer.prompt("Token", hide_input=True) if asked else sys.stdin.readline()).strip()

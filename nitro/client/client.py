@@ -11,6 +11,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Self, TypeVar
 from uuid import uuid4
@@ -38,12 +39,14 @@ from shared.contracts.rounds import RoundPage, RoundRecord
 from shared.contracts.scaling_spec import Policy
 from shared.contracts.views.files import ArtifactLink
 from shared.contracts.views.jobs import JobList, JobSummary
+from shared.service.http_client import HttpSetupError, http_client
 from shared.service.tokens import token_headers
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 """What an idempotency key can look like."""
-_RETRY_SAFE = 2
-"""Further tries of a connection that could not be opened; nothing was sent, so nothing repeats."""
+_CONNECT_PAUSES_S = (0.0, 0.5)
+"""Before each further try of a connection that could not be opened: nothing was sent, so nothing
+repeats."""
 _SUBMIT_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 """Before each further try to submit a job of which it is not known whether it arrived."""
 _MAX_DETAIL = 300
@@ -76,16 +79,21 @@ class NitroClient(Looking):
             transport: What sends requests in place of connections of its own.
 
         Raises:
-            CommandError: Requests cannot be signed.
+            CommandError: Requests cannot be signed, or the environment names a proxy or
+                certificates that cannot be used.
         """
         self._url = api_url.rstrip("/")
-        self._http = httpx.Client(
-            base_url=self._url,
-            headers=token_headers(token, signed=sign_for is not None),
-            auth=None if sign_for is None else AwsSignature(sign_for),
-            timeout=timeout_s,
-            transport=transport or httpx.HTTPTransport(retries=_RETRY_SAFE),
-        )
+        auth = None if sign_for is None else AwsSignature(sign_for)
+        try:
+            self._http = http_client(
+                self._url,
+                headers=token_headers(token, signed=sign_for is not None),
+                auth=auth,
+                timeout_s=timeout_s,
+                transport=transport,
+            )
+        except HttpSetupError as error:
+            raise CommandError(str(error)) from error
 
     def __enter__(self) -> Self:
         return self
@@ -231,20 +239,28 @@ class NitroClient(Looking):
         if not link.presigned and not link.url.startswith("/v1/jobs/"):
             # Anywhere else, an address in full included, would be sent the token.
             raise ApiUnreachableError(f"{link.name}: the API links to no file of a job")
-        # A presigned link must come without the token: it leads to a bucket.
-        opened = (
-            httpx.stream("GET", link.url, timeout=_FILE_TIMEOUT_S)
-            if link.presigned
-            else self._http.stream("GET", link.url)
-        )
-        try:
-            with opened as response:
+        with ExitStack() as leaving:
+            source = self._http
+            try:
+                if link.presigned:
+                    # It must come without the token: it leads to a bucket.
+                    bucket = http_client(link.url, timeout_s=_FILE_TIMEOUT_S)
+                    source = leaving.enter_context(bucket)
+                response = leaving.enter_context(source.stream("GET", link.url))
                 if not response.is_success:
                     response.read()
                     raise ApiError(_problem(response))
                 yield from response.iter_bytes()
-        except (httpx.RequestError, httpx.InvalidURL) as error:
-            raise NoAnswerError(f"{link.name}: cannot be fetched: {error}") from error
+            except (httpx.RequestError, httpx.InvalidURL, HttpSetupError) as error:
+                raise NoAnswerError(f"{link.name}: cannot be fetched: {error}") from error
+
+    def _sent(self, request: httpx.Request) -> httpx.Response:
+        for pause_s in _CONNECT_PAUSES_S:
+            try:
+                return self._http.send(request)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                time.sleep(pause_s)
+        return self._http.send(request)
 
     def _call(
         self,
@@ -269,14 +285,15 @@ class NitroClient(Looking):
         **parameters: str | None,
     ) -> httpx.Response:
         typed = {} if body is None else {"Content-Type": "application/json"}
+        request = self._http.build_request(
+            method,
+            path,
+            content=None if body is None else body.model_dump_json().encode(),
+            params={name: value for name, value in parameters.items() if value is not None},
+            headers={**typed, **(headers or {})},
+        )
         try:
-            response = self._http.request(
-                method,
-                path,
-                content=None if body is None else body.model_dump_json().encode(),
-                params={name: value for name, value in parameters.items() if value is not None},
-                headers={**typed, **(headers or {})},
-            )
+            response = self._sent(request)
         except httpx.LocalProtocolError:
             # Neither quoted nor chained: it repeats the header it does not like, token and all.
             raise ApiUnreachableError(

@@ -34,6 +34,7 @@ from nitro.local.plan import (
 from nitro.local.ports import LOOPBACK, held_ports, require_free
 from nitro.local.processes import ManagedProcess
 from nitro.local.state_folder import StateFolder
+from shared.service.http_client import http_client
 
 _POLL_S = 0.02
 _START_S = 120.0
@@ -155,8 +156,7 @@ class LocalSystem:
             LocalSystemError: One ended, or did not answer in time; holds the end of its log.
         """
         deadline = time.monotonic() + timeout_s
-        # One client for all tries: to make one reads all certificates of the machine.
-        with httpx.Client(timeout=2.0, trust_env=False) as http:
+        with http_client(self.api_url, timeout_s=2.0) as http:
             for name in self.names if names is None else names:
                 member = self._members.get(name)
                 while member is not None and not _answers(member.ready_url, http):

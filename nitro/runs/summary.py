@@ -231,6 +231,8 @@ def number(value: float | None) -> str:
 
 def wait_text(wait: Wait) -> str:
     """Tell what a job waits for, and until when."""
+    if wait.until is None:
+        return wait.reason
     until = datetime.fromtimestamp(wait.until).astimezone()
     return f"{wait.reason} (at {until:%H:%M:%S} at the latest)"
 

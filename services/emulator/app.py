@@ -145,11 +145,11 @@ class Emulator:
             *(asyncio.create_task(each.serve()) for each in self._hosted),
         ]
         stopped = asyncio.create_task(stop.wait())
-        for each in self._hosted:
-            each.environments.open()
+        supervising = [task for each in self._hosted for task in each.environments.open()]
         try:
             self._announce()
-            await asyncio.wait([stopped, *serving], return_when=asyncio.FIRST_COMPLETED)
+            needed = [stopped, *serving, *supervising]
+            await asyncio.wait(needed, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
             # First, and whatever runs: an answer now would pass for the function's own, and a

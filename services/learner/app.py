@@ -1,9 +1,9 @@
 """The learner process: a worker that trains, and HTTP endpoints that say how it is doing."""
 
 import sys
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TypedDict
 
 import torch
@@ -23,6 +23,7 @@ from learning.updates.network_steps import NetworkSteps
 from learning.updates.ranks import Ranks
 from learning.updates.steps import StepsBuilder
 from services.learner.device import DeviceError, require_devices, training_device
+from services.learner.readiness import Readiness
 from services.learner.record.tracking import LearnerMetrics
 from services.learner.scaler.client import ScalerClient
 from services.learner.settings import LearnerSettings
@@ -35,10 +36,13 @@ from shared.cache.connection import CacheError
 from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job
 from shared.service.aws_credentials import process_credentials
+from shared.service.http_client import HttpSetupError
 from shared.service.logs import configure_logging
 from shared.service.serving import CANNOT_START, keep_exit_code, listen, settings_text
+from shared.service.threads import essential_thread
 
 _CPU = torch.device("cpu")
+_NEEDED = ("scaler", "cache")
 
 
 class _Where(TypedDict):
@@ -60,11 +64,21 @@ def build_worker(
 
     Raises:
         CacheError: The cache URL is malformed.
+        HttpSetupError: The scaler's URL, or a proxy or certificates of the environment, cannot be
+            used.
     """
     token = settings.bearer_token()
+    readiness = Readiness(_NEEDED)
 
     def connect_scaler() -> ScalerClient:
-        return ScalerClient(settings.scaler_url, token, patience_s=settings.scaler_patience_s)
+        return ScalerClient(
+            settings.scaler_url,
+            token,
+            patience_s=settings.scaler_patience_s,
+            on_try=partial(readiness.report, "scaler"),
+        )
+
+    connect_scaler().close()  # what keeps it from being made shows at the start
 
     credentials = settings.cache_credentials(process_credentials())
     url = settings.cache_url.get_secret_value()
@@ -97,6 +111,7 @@ def build_worker(
         metrics=metrics,
         device=str(device),
         max_reopenings=settings.max_reopenings,
+        readiness=readiness,
     )
 
 
@@ -123,7 +138,7 @@ def create_app(worker: Worker, registry: CollectorRegistry) -> Starlette:
         configure_thread()
         worker.run()
 
-    thread = threading.Thread(target=work, name="worker", daemon=True)
+    thread = essential_thread("worker", work)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -136,9 +151,10 @@ def create_app(worker: Worker, registry: CollectorRegistry) -> Starlette:
         return JSONResponse({"status": "ok"})
 
     def readyz(_: Request) -> Response:
-        if thread.is_alive():
+        missing = worker.readiness.missing
+        if not missing:
             return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "not ready", "missing": ["worker"]}, status_code=503)
+        return JSONResponse({"status": "not ready", "missing": missing}, status_code=503)
 
     def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
@@ -184,7 +200,7 @@ def main() -> int:
         try:
             metrics = LearnerMetrics(registry)
             worker = build_worker(settings, artifacts, metrics, device, forked, ranks)
-        except CacheError as error:
+        except (CacheError, HttpSetupError) as error:
             return _refuse(str(error))
         config = uvicorn.Config(create_app(worker, registry), log_config=None, log_level="warning")
         keep_exit_code()

@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from shared.cache.authentication import CacheSettings
 from shared.contracts.learner_kind import MachineKind
 from shared.contracts.message import Identifier
+from shared.service.http_client import is_address
 from shared.service.tokens import read_token
 
 
@@ -71,6 +72,8 @@ class LearnerSettings(CacheSettings):
     def _http(cls, url: str) -> str:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"scaler_url must start with http:// or https://, got {url!r}")
+        if not is_address(url):
+            raise ValueError(f"scaler_url must read http://host:port, got {url!r}")
         return url.rstrip("/")
 
     @property

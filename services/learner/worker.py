@@ -15,6 +15,7 @@ from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.detectors.registry import build_detector
 from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
+from services.learner.readiness import Readiness
 from services.learner.record.checkpoint import CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
@@ -33,7 +34,7 @@ from shared.cache.connection import CacheError, CacheUnreachableError
 from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job, JobStatus, StopReason
 from shared.contracts.learner_kind import MachineKind
-from shared.contracts.leases import FinishRequest, Lease
+from shared.contracts.leases import LONGEST_TROUBLE, FinishRequest, Lease
 from shared.contracts.rounds import EvaluationResult, RoundLine
 
 A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
@@ -41,8 +42,8 @@ A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
 _LOG = logging.getLogger(__name__)
 _LEASE_WAIT_S = 1.0
 """One long poll for a job; short, because a request to end is noticed between two of them."""
-_CACHE_WAIT_S = 1.0
-"""Pause between two tries to reach the cache."""
+_AGAIN_S = 1.0
+"""Pause before whatever kept the learner from work is tried again."""
 _LONGEST_ERROR = 4000
 """Characters: a reason with its traceback, and what follows from it."""
 _MOST_RANKS_LOST = 3
@@ -68,6 +69,7 @@ class Worker:
         metrics: LearnerMetrics,
         device: str,
         max_reopenings: int,
+        readiness: Readiness,
     ) -> None:
         self._learner_id = learner_id
         self._kind = kind
@@ -80,6 +82,8 @@ class Worker:
         self._metrics = metrics
         self._device = device
         self._max_reopenings = max_reopenings
+        self.readiness = readiness
+        """Told by the scaler's clients of their calls, and from here of all else."""
         self._shutdown = threading.Event()
         self._ranks_lost = 0
         """Since the last round that was done."""
@@ -91,37 +95,39 @@ class Worker:
     def run(self) -> None:
         """Work until `stop`."""
         with self._connect_scaler() as scaler, self._cache, self._gradient_cache:
-            while self._await_cache():
-                try:
-                    lease = scaler.lease(self._learner_id, wait_s=_LEASE_WAIT_S, kind=self._kind)
-                except ScalerError as error:
-                    _LOG.warning("no lease", extra={"why": str(error)})
-                    self._shutdown.wait(_LEASE_WAIT_S)
-                    continue
+            while not self._shutdown.is_set():
+                lease = self._ask(scaler)
                 if lease is not None:
                     self._metrics.busy.set(1)
                     self._train(lease)
                     self._metrics.busy.set(0)
+                elif self.readiness.missing:
+                    self._shutdown.wait(_AGAIN_S)
 
-    def _await_cache(self) -> bool:
-        """Wait until the cache answers; return False if `stop` came first.
+    def _ask(self, scaler: ScalerClient) -> Lease | None:
+        """Ask for a job; None where there is none, or something it needs does not answer.
 
-        Without a lease a job costs nothing and can be stopped, so the wait has no bound.
+        Without the cache no job is asked for, and the scaler is told why. Without a lease a job
+        costs nothing and can be stopped, so nothing bounds the wait.
         """
-        told = False
-        while not self._shutdown.is_set():
-            try:
-                self._cache.ping()
-            except CacheError as error:
-                if not told:
-                    _LOG.warning("no job until the cache answers", extra={"why": str(error)})
-                told = True
-                self._shutdown.wait(_CACHE_WAIT_S)
-            else:
-                if told:
-                    _LOG.info("cache answers again")
-                return True
-        return False
+        trouble = None
+        try:
+            self._cache.ping()
+        except CacheError as error:
+            trouble = str(error)
+        self.readiness.report("cache", trouble)
+        # The first answer says that there is a scaler: it is not waited for beyond that.
+        wait_s = 0.0 if self.readiness.missing else _LEASE_WAIT_S
+        try:
+            return scaler.lease(
+                self._learner_id,
+                wait_s=wait_s,
+                kind=self._kind,
+                trouble=None if trouble is None else trouble[:LONGEST_TROUBLE],
+            )
+        except ScalerError as error:
+            self.readiness.report("scaler", str(error))
+            return None
 
     def _train(self, lease: Lease) -> None:
         identity = {"job": lease.job.job_id}

@@ -127,7 +127,10 @@ def main() -> int:
             access_log=False,
         )
         keep_exit_code()
-        _Server(config, app.state.parts).run(sockets=[listener])
+        server = _Server(config, app.state.parts)
+        server.run(sockets=[listener])
+        if not server.started:
+            return _refuse("its parts did not start; the log above says why")
     if not app.state.ended:
         # Threads still wait for actors; leaving the interpreter would wait for them too.
         logging.shutdown()

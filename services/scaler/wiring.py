@@ -45,7 +45,7 @@ from services.scaler.views.system import SystemLook
 from shared.artifacts.opening import open_artifacts
 from shared.cache.client import TrajectoryCache
 from shared.cache.gradients import GradientCache
-from shared.contracts.jobs import JobStatus
+from shared.contracts.jobs import Job, JobStatus
 from shared.service.aws_credentials import process_credentials
 
 _LOG = logging.getLogger(__name__)
@@ -268,7 +268,7 @@ class Components:
 
     def _wire_views(self, settings: Settings) -> None:
         self.stretches = CurveStretches(store=self.store, so_far=self.launches.so_far)
-        self.listing = JobListing(store=self.store, launches=self.launches, shown=self.lost.shown)
+        self.listing = JobListing(store=self.store, launches=self.launches, shown=self.shown)
         self.logs = _logs(settings)
         self.system = SystemLook(
             settings=settings,
@@ -282,6 +282,10 @@ class Components:
             processes=MachineProcesses(os.getppid()) if settings.show_processes else None,
             live=self._live,
         )
+
+    def shown(self, job: Job) -> Job:
+        """Return a job with what it waits for."""
+        return self.capacity.shown(self.lost.shown(job))
 
     def start(self) -> None:
         """Take up what an earlier process left."""

@@ -59,8 +59,8 @@ class Wait(Message):
     """What a job waits for before it goes on."""
 
     reason: str
-    until: NonNegativeFloat
-    """When it goes on at the latest, in Unix seconds."""
+    until: NonNegativeFloat | None = None
+    """When it goes on at the latest, in Unix seconds; None where nobody can say."""
 
 
 class Job(Message):

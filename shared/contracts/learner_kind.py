@@ -12,6 +12,7 @@ from shared.hyperparameters.presets import Preset
 
 MachineKind = Literal["gpu", "cpu"]
 """Learners that a deployment starts and bills."""
+MACHINE_KINDS: tuple[MachineKind, ...] = ("gpu", "cpu")
 LearnerKind = Literal["gpu", "cpu", "external"]
 """`external`: a program that leases one job by its id, such as `nitro.ActorPool`. Nobody starts it,
 and nobody bills it."""

@@ -11,6 +11,8 @@ from shared.contracts.message import Identifier, JobId, Message, NonNegativeFloa
 from shared.contracts.rounds import EvaluationResult
 
 _LEASE_HASH_DIGITS = 12
+LONGEST_TROUBLE = 500
+"""Characters."""
 
 
 def hash_of_lease(lease_id: str) -> str:
@@ -31,6 +33,9 @@ class LeaseRequest(Message):
     """The `external` job that this program learns for. Without it such jobs are left alone."""
     wait_s: Annotated[Number, Field(ge=0, le=60)] = 20.0
     """How long the scaler may hold the request open until a job is queued."""
+    trouble: Annotated[str, Field(max_length=LONGEST_TROUBLE)] | None = None
+    """Why this learner can train none now, such as a cache that refuses it. It is given none then;
+    whoever waits for a learner is shown the reason."""
 
 
 class Lease(Message):

@@ -4,6 +4,7 @@ An environment is its connection. The runtime client keeps one open for all its 
 poll on a new connection is a new environment, and a connection that closes is an environment lost.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -24,8 +25,9 @@ class ConnectedEnvironments:
         self._environments: dict[Peer, Environment] = {}
         self._init_error: str | None = None
 
-    def open(self) -> None:
-        """Nothing to start."""
+    def open(self) -> list[asyncio.Task[None]]:
+        """Return nothing: whoever runs environments supervises them."""
+        return []
 
     def prewarm(self, count: int) -> None:
         """Nothing to start: how many there are is somebody else's decision."""

@@ -79,12 +79,17 @@ class ProcessEnvironments:
         self._supervisors: list[asyncio.Task[None]] = []
         self._closing = asyncio.Event()
 
-    def open(self) -> None:
-        """Start supervising, and in eager mode all environments."""
+    def open(self) -> list[asyncio.Task[None]]:
+        """Start supervising, and in eager mode all environments.
+
+        Returns:
+            What supervises: without one of them the emulator has to end.
+        """
         if self._settings.eager:
             self.prewarm(len(self._slots))
         self._dispatcher.on_demand = self._meet_demand
         self._supervisors = [asyncio.create_task(self._supervise(slot)) for slot in self._slots]
+        return self._supervisors
 
     def prewarm(self, count: int) -> None:
         """Start environments until `count` are there, as far as there are processes."""

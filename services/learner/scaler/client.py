@@ -7,6 +7,7 @@ network broke, is simply made again until `patience_s` has passed.
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Self, TypeVar
 
 import httpx
@@ -20,10 +21,13 @@ from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseSta
 from shared.contracts.message import Message
 from shared.contracts.problem import Problem
 from shared.contracts.rounds import RoundPlan, RoundRequest
+from shared.service.http_client import http_client
 from shared.service.tokens import token_headers
 
 _LOG = logging.getLogger(__name__)
 _RETRY_STATUS = frozenset({429, 502, 503, 504})
+_ANSWER_S = 30.0
+"""Longest wait for an answer."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 MAX_RETURNS = 10_000
@@ -48,6 +52,10 @@ class ScalerClient:
         token: Its token; None where authentication is off.
         patience_s: How long a scaler that is away is called again.
         signature: Signs every request, where something before the scaler asks for that.
+        on_try: Told of each try: None if the scaler answered, else why not.
+
+    Raises:
+        HttpSetupError: The address, or a variable of the environment, cannot be used.
     """
 
     def __init__(
@@ -57,13 +65,15 @@ class ScalerClient:
         *,
         patience_s: float,
         signature: httpx.Auth | None = None,
+        on_try: Callable[[str | None], object] = lambda _: None,
     ) -> None:
-        self._http = httpx.Client(
-            base_url=url,
+        self._http = http_client(
+            url,
             headers=token_headers(token, signed=signature is not None),
             auth=signature,
-            timeout=httpx.Timeout(30.0),
+            timeout_s=_ANSWER_S,
         )
+        self._on_try = on_try
         self._url = url
         self._patience_s = patience_s
         self._closed = threading.Event()
@@ -86,12 +96,15 @@ class ScalerClient:
         wait_s: float,
         kind: MachineKind | None = None,
         job_id: str | None = None,
+        trouble: str | None = None,
     ) -> Lease | None:
         """Claim a job of a kind, or of any, within `wait_s` seconds; None when there is none.
 
-        With a job's id, claim that external job.
+        With a job's id, claim that external job. With trouble, claim none and say why.
         """
-        body = LeaseRequest(learner_id=learner_id, kind=kind, job_id=job_id, wait_s=wait_s)
+        body = LeaseRequest(
+            learner_id=learner_id, kind=kind, job_id=job_id, wait_s=wait_s, trouble=trouble
+        )
         response = self._call("POST", "/v1/leases", body, timeout_s=wait_s + 10)
         return None if response.status_code == httpx.codes.NO_CONTENT else _parse(Lease, response)
 
@@ -135,7 +148,7 @@ class ScalerClient:
         return page.model_copy(update={"lines": lines})
 
     def _call(
-        self, method: str, path: str, body: Message | None, *, timeout_s: float = 30.0
+        self, method: str, path: str, body: Message | None, *, timeout_s: float = _ANSWER_S
     ) -> httpx.Response:
         content = None if body is None else body.model_dump_json().encode()
         give_up_at = time.monotonic() + self._patience_s
@@ -150,10 +163,14 @@ class ScalerClient:
                     timeout=timeout_s,
                 )
                 if response.status_code not in _RETRY_STATUS:
-                    return _checked(response, f"{method} {path}")
+                    checked = _checked(response, f"{method} {path}")
+                    self._on_try(None)
+                    return checked
                 trouble = f"status {response.status_code}"
             except httpx.RequestError as error:
                 trouble = f"{type(error).__name__}: {error}"
+            trouble = f"{trouble}; is NITRO_SCALER_URL right?"
+            self._on_try(f"{self._url} does not answer: {trouble}")
             if time.monotonic() + pause_s > give_up_at or self._closed.wait(pause_s):
                 raise ScalerError(
                     f"scaler at {self._url} did not answer {method} {path} within "
@@ -186,6 +203,8 @@ def _checked(response: httpx.Response, call: str) -> httpx.Response:
         detail = f"{problem.title}: {problem.detail}" + (f" ({wrong})" if wrong else "")
     except ValidationError:
         detail = f"status {response.status_code}"
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        detail = "the scaler does not accept the token: check NITRO_TOKEN or NITRO_TOKEN_FILE"
     lost = response.status_code in (httpx.codes.CONFLICT, httpx.codes.NOT_FOUND, httpx.codes.GONE)
     raise (LeaseLostError if lost else ScalerError)(f"{call}: {detail}")
 

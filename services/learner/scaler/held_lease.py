@@ -72,3 +72,8 @@ class HeldLease:
                 return
             except ScalerError as error:
                 _LOG.warning("heartbeat failed", extra={"job": self.job.job_id, "why": str(error)})
+            except Exception:
+                # Without heartbeats another learner has the job soon, and this one must know.
+                _LOG.exception("lease given up", extra={"job": self.job.job_id})
+                self._lost.set()
+                return

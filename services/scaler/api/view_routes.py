@@ -108,7 +108,7 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     )
     def show_job(request: Request, job_id: JobPath) -> Response:
         """Show one job."""
-        return tagged(request, parts.lost.shown(parts.jobs.job(job_id)))
+        return tagged(request, parts.shown(parts.jobs.job(job_id)))
 
 
 def _add_round_routes(routes: APIRouter, parts: Components) -> None:

@@ -131,7 +131,7 @@ def clients_gone_at(jobs: Sequence[JobRecord], rule: CapacityRule) -> dict[str, 
 
 
 def _gone_at(record: JobRecord, rule: CapacityRule) -> float:
-    silent_since = _queued_at(record) if record.lease is None else record.lease.expires_at
+    silent_since = queued_at(record) if record.lease is None else record.lease.expires_at
     return silent_since + (0.0 if record.job.status == "stopping" else rule.client_grace_s)
 
 
@@ -149,7 +149,7 @@ def counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
 
 def _waits_long(record: JobRecord, now: float) -> bool:
     """Whether a job waits for longer than a learner takes to start."""
-    return record.job.status == "queued" and now >= _queued_at(record) + WARM_BEFORE_LEASE_S
+    return record.job.status == "queued" and now >= queued_at(record) + WARM_BEFORE_LEASE_S
 
 
 def _ends_by(record: JobRecord, rule: CapacityRule, now: float) -> float:
@@ -163,5 +163,6 @@ def _ends_by(record: JobRecord, rule: CapacityRule, now: float) -> float:
     return min(begun + rule.longest_job_s + GRACE_S, rule.spent_at(record, now))
 
 
-def _queued_at(record: JobRecord) -> float:
+def queued_at(record: JobRecord) -> float:
+    """Return when a job was queued last, in Unix seconds."""
     return record.job.created_at if record.queued_at is None else record.queued_at

@@ -32,12 +32,15 @@ from services.scaler.capacity.decision import (
 from services.scaler.capacity.heartbeat import Heartbeat, HeartbeatError
 from services.scaler.capacity.keep_alive import KeepAlive, environments_to_keep
 from services.scaler.capacity.learner import LearnerCapacityError, StartedLearner
+from services.scaler.capacity.learners_heard import LearnersHeard
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import started_by_pings
 from services.scaler.store.base import JobRecord, Store, StoreError
 from services.scaler.store.changing import change_job
-from shared.contracts.learner_kind import LEARNER_KINDS
+from shared.contracts.jobs import FINISHED, Job, Wait
+from shared.contracts.learner_kind import LEARNER_KINDS, MACHINE_KINDS, LearnerKind, MachineKind
+from shared.service.threads import essential_thread
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 2.0
@@ -97,7 +100,9 @@ class CapacityReconciler:
         self._cold_pings: dict[str, int] = {}
         self._next_end_in_s = math.inf
         self._problems: dict[str, str] = {}
-        self._thread = threading.Thread(target=self._run, name="capacity", daemon=True)
+        self._waits: dict[LearnerKind, str] = {}
+        self._heard = LearnersHeard(since=self.now())
+        self._thread = essential_thread("capacity", self._run)
 
     @property
     def ready(self) -> int:
@@ -108,6 +113,18 @@ class CapacityReconciler:
     def problems(self) -> dict[str, str]:
         """What is not as it should be, by name; empty when all is well."""
         return dict(self._problems)
+
+    def heard_from(self, learner_id: str, kind: MachineKind | None, trouble: str | None) -> None:
+        """Take what a learner said when it asked for work."""
+        if self._heard.note(learner_id, kind, trouble, self.now()):
+            self.reconcile()
+
+    def shown(self, job: Job) -> Job:
+        """Return a job with why no learner takes it, as last seen."""
+        why = self._waits.get(job.learner)
+        if why is None or job.waits_for is not None or job.status in (*FINISHED, "checking"):
+            return job
+        return job.model_copy(update={"waits_for": Wait(reason=why)})
 
     def start(self) -> None:
         """Begin, with a look at what an earlier process left."""
@@ -144,6 +161,7 @@ class CapacityReconciler:
             "clients": self._watch_clients,
             **{f"{each.kind}_learner_starts": partial(self._wait, each) for each in self.learners},
             "pings": self._ping,
+            "learners": self._listen,
         }
         try:
             jobs = self.store.with_status(LIVE)
@@ -233,6 +251,18 @@ class CapacityReconciler:
                 change_job(self.store, job_id, told, at=self.now())
                 self._cold_pings[job_id] = 0
         self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.rule, self.now()))
+
+    def _listen(self, jobs: Sequence[JobRecord]) -> str | None:
+        """Say why no learner takes the jobs that wait for one."""
+        started = {learner.kind for learner in self.learners}
+        waits: dict[LearnerKind, str] = {}
+        for kind in MACHINE_KINDS:
+            why, in_s = self._heard.why_waits(jobs, kind, self.now(), started=kind in started)
+            self._next_end_in_s = min(self._next_end_in_s, in_s)
+            if why is not None:
+                waits[kind] = why
+        self._waits = waits
+        return "; ".join(f"{kind} jobs wait for {why}" for kind, why in waits.items()) or None
 
     def _staff(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
         wanted = learners_wanted(of_kind(jobs, learner.kind), self.rule, self.now())

@@ -20,6 +20,7 @@ from learning.algorithms.policy_update import PolicyUpdate
 from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
 from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
+from services.learner.readiness import Readiness
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.scaler.client import ScalerClient
 from services.learner.worker import Worker
@@ -132,7 +133,12 @@ class Learner:
         self.registry = CollectorRegistry()
         self.worker = Worker(
             learner_id="learner-1",
-            connect_scaler=lambda: ScalerClient(scaler.url, None, patience_s=1.0),
+            connect_scaler=lambda: ScalerClient(
+                scaler.url,
+                None,
+                patience_s=1.0,
+                on_try=lambda why: self.worker.readiness.report("scaler", why),
+            ),
             cache=cache,
             build_algorithm=algorithm,
             build_off_policy=off_policy,
@@ -141,6 +147,7 @@ class Learner:
             metrics=LearnerMetrics(self.registry),
             device="cpu",
             max_reopenings=1,
+            readiness=Readiness(("scaler", "cache")),
         )
         scaler.on_finish = self.worker.stop
 

@@ -86,7 +86,13 @@ def test_no_job_is_none(server: ScriptedServer) -> None:
     server.script = [(204, None)]
     with _client(server) as client:
         assert client.lease("learner-1", wait_s=0.5) is None
-    asked = {"learner_id": "learner-1", "kind": None, "job_id": None, "wait_s": 0.5}
+    asked = {
+        "learner_id": "learner-1",
+        "kind": None,
+        "job_id": None,
+        "wait_s": 0.5,
+        "trouble": None,
+    }
     assert json.loads(server.seen[0][3]) == asked
 
 

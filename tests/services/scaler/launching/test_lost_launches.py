@@ -97,6 +97,7 @@ def test_where_nobody_tells_it_is_said_until_when_they_are_waited_for(
         scaler.round(lease, 0)
         waits = scaler.job(job.job_id).waits_for
         assert waits is not None
+        assert waits.until is not None
         # The function's time-out, and ten seconds for it to start.
         assert waits.until <= time.time() + 70
         assert scaler.http.get("/v1/jobs").json()["jobs"][0]["waits_for"] is not None

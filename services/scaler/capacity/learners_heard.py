@@ -1,0 +1,82 @@
+"""Which learners have asked for work lately, and why none takes a job that waits for one."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.scaler.capacity.decision import is_held, queued_at
+from services.scaler.store.base import JobRecord
+from shared.contracts.jobs import JobStatus
+from shared.contracts.learner_kind import MachineKind
+
+SILENT_S = 20.0
+"""How long a queued job hears of no learner before it says so. A learner asks every second; one
+that is just started loads its libraries first."""
+_FORGOTTEN_S = 60.0
+"""After so long without a word a learner, and what kept it from work, count no more."""
+_MOST = 100
+_WAITING: tuple[JobStatus, ...] = ("queued", "running")
+"""A job whose learner is lost is still running."""
+_NOBODY = (
+    "a learner: none asks for work; see whether one runs, and what its log and its /readyz say"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    kind: MachineKind | None
+    trouble: str | None
+    at: float
+
+
+class LearnersHeard:
+    """What each learner said when it last asked for work. Threads may note and look at any time."""
+
+    def __init__(self, *, since: float) -> None:
+        """Begin with none heard of since a time in Unix seconds."""
+        self._since = since
+        self._heard: dict[str, _Heard] = {}
+
+    def note(
+        self, learner_id: str, kind: MachineKind | None, trouble: str | None, now: float
+    ) -> bool:
+        """Take what a learner said; return whether it is able or unable to work since now."""
+        before = self._heard.get(learner_id)
+        heard = {name: each for name, each in self._heard.items() if now < each.at + _FORGOTTEN_S}
+        newest = sorted(heard.items(), key=lambda item: item[1].at)[-_MOST:]
+        said = _Heard(kind=kind, trouble=trouble, at=now)
+        self._heard = {**dict(newest), learner_id: said}  # as a whole, for those who look
+        return trouble != (None if before is None else before.trouble)
+
+    def why_waits(
+        self, jobs: Sequence[JobRecord], kind: MachineKind, now: float, *, started: bool
+    ) -> tuple[str | None, float]:
+        """Return why no learner takes the jobs of a kind that wait for one.
+
+        Args:
+            jobs: All that have not ended.
+            kind: What trains them.
+            now: Unix seconds.
+            started: Whether learners of the kind are started for jobs, and may be under way.
+
+        Returns:
+            The reason, None where there is none, and in how many seconds there may be one.
+        """
+        waiting = [r for r in jobs if r.job.learner == kind and r.job.status in _WAITING]
+        # One learner may train every kind: as long as any is at work, its turn may come.
+        held = any(is_held(record, now) for record in jobs if record.job.learner != "external")
+        if not waiting or held:
+            return None, math.inf
+        able = {
+            name: each
+            for name, each in self._heard.items()
+            if each.kind in (None, kind) and now < each.at + _FORGOTTEN_S
+        }
+        troubles = [f"{name} says: {each.trouble}" for name, each in able.items() if each.trouble]
+        if troubles and len(troubles) == len(able):
+            return f"a learner that can work; {'; '.join(troubles)}", math.inf
+        if started:
+            return None, math.inf
+        heard_at = max((each.at for each in able.values()), default=self._since)
+        left_s = max(heard_at, *map(queued_at, waiting)) + SILENT_S - now
+        return (None, left_s) if left_s > 0 else (_NOBODY, math.inf)

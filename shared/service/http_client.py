@@ -1,0 +1,93 @@
+"""HTTP clients: straight to this machine, by the environment's proxies to everywhere else.
+
+Apart from the other modules of this package, because it needs httpx, which actors do without.
+"""
+
+import os
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import httpx
+
+_PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+class HttpSetupError(ValueError):
+    """No client can be made as the address or the environment says; names what to change."""
+
+
+def http_client(
+    url: str,
+    *,
+    timeout_s: float,
+    headers: Mapping[str, str] | None = None,
+    auth: httpx.Auth | None = None,
+    transport: httpx.BaseTransport | None = None,
+) -> httpx.Client:
+    """Return a client of one server; nothing is sent yet.
+
+    Args:
+        url: Where the server is; paths of requests are relative to it.
+        timeout_s: Longest wait for a connection, and for each part of an answer.
+        headers: Sent with every request.
+        auth: Signs every request.
+        transport: What sends requests in place of connections of its own.
+
+    Raises:
+        HttpSetupError: The address is malformed, or a variable of the environment names a proxy or
+            certificates that cannot be used.
+    """
+    if not is_address(url):
+        raise HttpSetupError(f"{url!r} is no address such as https://host:port")
+    try:
+        return httpx.Client(
+            base_url=url,
+            headers=headers,
+            auth=auth,
+            timeout=timeout_s,
+            transport=transport,
+            trust_env=not is_loopback(url),
+            # Plain HTTP needs no certificates, which take longer to read than all the rest.
+            verify=httpx.create_ssl_context() if url.startswith("https:") else False,
+        )
+    except ImportError as error:
+        raise HttpSetupError(
+            f"{', '.join(_set_of(_PROXIES))} names a SOCKS proxy, which needs the package socksio: "
+            "pip install 'httpx[socks]', or unset the variable"
+        ) from error
+    except OSError as error:
+        raise HttpSetupError(
+            f"{_set_of(_CERTIFICATES)[0]}: cannot read the certificates "
+            f"({error.strerror or error}); correct the variable, or unset it"
+        ) from error
+    except (ValueError, httpx.InvalidURL):
+        # Not quoted: a proxy's address may hold a password.
+        raise HttpSetupError(
+            f"{', '.join(_set_of(_PROXIES))} is no proxy such as http://host:port; "
+            "correct it, or unset it"
+        ) from None
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is of this machine, so that nothing sent there can be overheard."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_address(url: str) -> bool:
+    """Whether a URL names a host, and a port if any."""
+    try:
+        return bool(httpx.URL(url).host)
+    except httpx.InvalidURL:
+        return False
+
+
+def _set_of(names: tuple[str, ...]) -> list[str]:
+    """Return which of these variables are set, in either case; all of them if none is."""
+    found = [form for name in names for form in (name, name.lower()) if os.environ.get(form)]
+    return found or [*names]
