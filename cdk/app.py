@@ -52,6 +52,7 @@ def build_app(*, context: Mapping[str, object] | None = None, outdir: str | None
         config.name,
         config=config,
         learner_types=learner_types,
+        zones=config.zones(account),
         env=Environment(account=config.account, region=config.region) if config.account else None,
     )
     Tags.of(stack).add("nitro:stack", config.name)

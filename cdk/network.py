@@ -12,8 +12,8 @@ from constructs import Construct, IDependable
 
 from cdk.stores import nitro_log_group
 from shared.deployment.config import NitroConfig
+from shared.deployment.zones import NUM_ZONES
 
-NUM_ZONES = 2
 PUBLIC = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
 _NOWHERE = ec2.Peer.ipv4("255.255.255.255/32")
 """EC2 lets a group without a rule of its own talk to anywhere, and CDK counts rules between groups

@@ -15,7 +15,7 @@ from cdk.api_endpoint import ApiEndpoint
 from cdk.functions import ActorFunction, DeadManSwitch, GradientFunction
 from cdk.gpu_capacity import GpuCapacity
 from cdk.learner_service import CpuLearnerService, GpuLearnerService
-from cdk.network import HTTPS, NUM_ZONES, Network
+from cdk.network import HTTPS, Network
 from cdk.observability import Observability
 from cdk.outputs import write_outputs
 from cdk.scaler_service import ScalerService, scaler_url
@@ -23,6 +23,7 @@ from cdk.stores import RUNS_PREFIX, Stores
 from cdk.trajectory_cache import TrajectoryCache
 from shared.contracts.learner_kind import LearnerKind
 from shared.deployment.config import NitroConfig
+from shared.deployment.zones import NUM_ZONES
 
 ANYWHERE = ec2.Peer.any_ipv4()
 
@@ -37,6 +38,7 @@ class NitroStack(Stack):
         *,
         config: NitroConfig,
         learner_types: tuple[str, ...],
+        zones: tuple[str, ...] | None,
         env: Environment | None = None,
     ) -> None:
         super().__init__(
@@ -46,6 +48,7 @@ class NitroStack(Stack):
             description="Nitro: one learner and as many serverless actors as a round is worth",
         )
         self._config = config
+        self._zones = zones
         network = self._network = Network(self, "Network", config=config)
         self.stores = Stores(self, "Stores", config=config)
         self._cache = TrajectoryCache(self, "TrajectoryCache", config=config, network=network)
@@ -97,8 +100,8 @@ class NitroStack(Stack):
     @property
     def availability_zones(self) -> list[str]:
         """Zones, asked of CloudFormation; CDK would look them up and need credentials to write."""
-        if self._config.availability_zones is not None:
-            return list(self._config.availability_zones)
+        if self._zones is not None:
+            return list(self._zones)
         return [Fn.select(zone, Fn.get_azs()) for zone in range(NUM_ZONES)]
 
     def _grant(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nitro.errors import EXIT_FAILED, CommandError
 from shared.deployment.machines import GPU_QUOTA
+from shared.deployment.zones import first_zones
 
 if TYPE_CHECKING:
     import boto3
@@ -18,8 +19,11 @@ T = TypeVar("T")
 
 P_QUOTA = "L-417A185B"
 """Running On-Demand P instances, in vCPUs."""
-_NUM_ZONES = 2
-"""Zones of the stack's VPC."""
+FARGATE_QUOTA = "L-3032A538"
+"""vCPUs of Fargate tasks on demand."""
+_QUOTAS = {GPU_QUOTA: "ec2", P_QUOTA: "ec2", FARGATE_QUOTA: "fargate"}
+"""The service of each quota."""
+_ECS_ROLE = "AWSServiceRoleForECS"
 _NO_SDK = (
     "`nitro doctor --aws` needs boto3: install Nitro with its extra `local` (the scaler's part "
     "brings it), or `pip install boto3`"
@@ -47,12 +51,16 @@ class Account:
     """The account's answers for one region; None where it would not answer."""
 
     region: str
+    zone_ids: dict[str, str] | None
+    """Ids of the region's zones, by name."""
     zones: tuple[str, ...] | None
     """The zones in which the stack starts machines."""
     offered: tuple[str, ...] | None
     """Machines of our list that one of these zones offers, in our order."""
     vcpus: dict[str, int | None]
     """vCPUs the account may run, by quota code."""
+    ecs_role: bool | None
+    """Whether ECS has its role in the account."""
     lambda_limits: tuple[int, int] | None
     """Concurrent executions of all its functions together, and those that none has reserved."""
     refusals: dict[str, str]
@@ -60,13 +68,18 @@ class Account:
 
 
 def ask_account(
-    *, region: str | None, zones: tuple[str, ...] | None, instance_types: Sequence[str]
+    *,
+    region: str | None,
+    zones: tuple[str, ...] | None,
+    linked: bool,
+    instance_types: Sequence[str],
 ) -> Account:
     """Ask the account that the credentials at hand belong to.
 
     Args:
         region: Which region; None means that of the credentials.
         zones: The stack's zones; None means the region's first two, as for the CDK.
+        linked: Whether API Gateway has to reach into them.
         instance_types: Machines the learner may run on, first choice first.
 
     Raises:
@@ -75,8 +88,9 @@ def ask_account(
     session = _session(region)
     refusals: dict[str, str] = {}
     limits = _answer(refusals, "lambda:GetAccountSettings", partial(_concurrency, session))
-    if zones is None:
-        zones = _answer(refusals, "ec2:DescribeAvailabilityZones", partial(_first_zones, session))
+    ids = _answer(refusals, "ec2:DescribeAvailabilityZones", partial(_zone_ids, session))
+    if zones is None and ids is not None:
+        zones = first_zones(ids, linked=linked)
     offered = None
     if zones is not None and instance_types:
         offered = _answer(
@@ -86,12 +100,16 @@ def ask_account(
         )
     return Account(
         region=session.region_name,
+        zone_ids=ids,
         zones=zones,
         offered=offered,
         vcpus={
-            code: _answer(refusals, "servicequotas:GetServiceQuota", partial(_quota, session, code))
-            for code in (GPU_QUOTA, P_QUOTA)
+            code: _answer(
+                refusals, "servicequotas:GetServiceQuota", partial(_quota, session, service, code)
+            )
+            for code, service in _QUOTAS.items()
         },
+        ecs_role=_answer(refusals, "iam:GetRole", partial(_has_ecs_role, session)),
         lambda_limits=limits,
         refusals=refusals,
     )
@@ -132,12 +150,12 @@ def _answer(refusals: dict[str, str], what: str, ask: Callable[[], T]) -> T | No
         raise CommandError(f"{what}: {error}", exit_code=EXIT_FAILED) from error
 
 
-def _first_zones(session: "boto3.Session") -> tuple[str, ...]:
+def _zone_ids(session: "boto3.Session") -> dict[str, str]:
     with closing(session.client("ec2", config=_config())) as client:
         found = client.describe_availability_zones(
             Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}]
         )["AvailabilityZones"]
-    return tuple(sorted(zone["ZoneName"] for zone in found)[:_NUM_ZONES])
+    return {zone["ZoneName"]: zone["ZoneId"] for zone in found}
 
 
 def _offered(
@@ -157,10 +175,19 @@ def _offered(
     return tuple(kind for kind in instance_types if kind in found)
 
 
-def _quota(session: "boto3.Session", code: str) -> int:
+def _quota(session: "boto3.Session", service: str, code: str) -> int:
     with closing(session.client("service-quotas", config=_config())) as client:
-        quota = client.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
+        quota = client.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]
     return int(quota["Value"])
+
+
+def _has_ecs_role(session: "boto3.Session") -> bool:
+    with closing(session.client("iam", config=_config())) as client:
+        try:
+            client.get_role(RoleName=_ECS_ROLE)
+        except client.exceptions.NoSuchEntityException:
+            return False
+    return True
 
 
 def _concurrency(session: "boto3.Session") -> tuple[int, int]:

@@ -1,9 +1,16 @@
 """Whether an account can run the stack, as a function of its answers."""
 
-from nitro.deploy.account import P_QUOTA, Account
+import math
+
+from nitro.deploy.account import FARGATE_QUOTA, P_QUOTA, Account
 from nitro.deploy.findings import Finding, ok, warning, wrong
 from shared.contracts.scaling_spec import ActorRange
-from shared.deployment.config import UNRESERVED_CONCURRENCY, NitroConfig
+from shared.deployment.config import (
+    UNRESERVED_CONCURRENCY,
+    AccountAnswer,
+    ConfigError,
+    NitroConfig,
+)
 from shared.deployment.machines import GPU_QUOTA
 from shared.money.prices import RETIRED_INSTANCES
 
@@ -18,9 +25,13 @@ _VCPUS = {"xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32, "12xlarge": 4
 def check_account(account: Account, config: NitroConfig) -> list[Finding]:
     """Return what the answers mean for this deployment."""
     findings = [
+        _zones(account, config),
         *_gpu(account, config),
+        _fargate(account, config),
+        _ecs_role(account),
         _concurrency(account, config),
         _prices(account, config),
+        _alarms(config),
     ]
     return [*findings, *_refusals(account)]
 
@@ -64,6 +75,56 @@ def _gpu(account: Account, config: NitroConfig) -> list[Finding]:
     if not _offered(account, config):
         return [_machines(account, config)]
     return [_machines(account, config), _vcpus(account, config)]
+
+
+def _zones(account: Account, config: NitroConfig) -> Finding:
+    name = "zones"
+    if account.zone_ids is None or account.zones is None:
+        return _unknown(name)
+    try:
+        config.zones(AccountAnswer(zone_ids=account.zone_ids))
+    except ConfigError as error:
+        return wrong(name, str(error), "choose zones, or an endpoint, in cdk.json")
+    return ok(name, ", ".join(f"{z} ({account.zone_ids.get(z, '?')})" for z in account.zones))
+
+
+def _fargate(account: Account, config: NitroConfig) -> Finding:
+    name, limit = "Fargate vCPUs", account.vcpus.get(FARGATE_QUOTA)
+    if limit is None:
+        return _unknown(name)
+    needed = config.scaler_cpu / 1024 + config.cpu_learner_vcpu
+    found = f"{limit}; {needed:g} for the scaler and the learner on cores"
+    if limit >= needed:
+        return ok(name, found)
+    quota = "Fargate On-Demand vCPU resource count"
+    advice = _raise("fargate", FARGATE_QUOTA, quota, math.ceil(needed), account)
+    if limit >= config.scaler_cpu / 1024:
+        return warning(name, found, f"that learner cannot start: {advice}")
+    return wrong(name, found, advice)
+
+
+def _ecs_role(account: Account) -> Finding:
+    name = "ECS role"
+    if account.ecs_role is None:
+        return _unknown(name)
+    if account.ecs_role:
+        return ok(name, "ECS has its role in the account")
+    return warning(
+        name,
+        "ECS has no role in the account yet, and the first deployment may fail for want of it",
+        "aws iam create-service-linked-role --aws-service-name ecs.amazonaws.com",
+    )
+
+
+def _alarms(config: NitroConfig) -> Finding:
+    name, budget = "alarms", f"${config.monthly_budget_usd} a month"
+    if config.alarm_email is not None:
+        return ok(name, f"{config.alarm_email} is told of alarms and of the budget, {budget}")
+    return warning(
+        name,
+        f"nobody is told of alarms, or that the account passes its budget of {budget}",
+        'set "alarm_email" in cdk.json to your address, and confirm the mail that AWS sends',
+    )
 
 
 def _machines(account: Account, config: NitroConfig) -> Finding:

@@ -120,6 +120,7 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
     account = ask_account(
         region=region or config.region,
         zones=config.availability_zones,
+        linked=config.endpoint != "none",
         instance_types=config.learner_instance_types,
     )
     findings = check_account(account, config)
@@ -128,6 +129,7 @@ def _examine_account(folder: Path, *, region: str | None, as_json: bool) -> list
     answer: dict[str, object] = {
         "offered_instance_types": list(machines),
         "lambda_concurrency": None if account.lambda_limits is None else account.lambda_limits[0],
+        "zone_ids": account.zone_ids,
         "gpu_vcpus": account.vcpus.get(GPU_QUOTA),
         "checked_at": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds"),
     }

@@ -19,6 +19,7 @@ from shared.deployment.machines import (
     task_memory_mb,
     usable_memory_mb,
 )
+from shared.deployment.zones import NUM_ZONES, WITHOUT_VPC_LINKS, first_zones
 from shared.money.prices import (
     AWS_US_EAST_1_2026_11,
     AWS_US_EAST_1_2026_11_ARM64,
@@ -59,6 +60,8 @@ class AccountAnswer(BaseModel):
     """EC2 types of our list that the account can start; None when nobody asked."""
     lambda_concurrency: int | None = None
     """The account's limit of concurrent executions; None when nobody asked."""
+    zone_ids: dict[str, str] | None = None
+    """Ids of the region's zones, by the names they have in the account; None when nobody asked."""
 
 
 class NitroConfig(BaseModel):
@@ -75,8 +78,8 @@ class NitroConfig(BaseModel):
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
     """Region to deploy to; unset means that of the credentials at hand."""
     availability_zones: tuple[Zone, Zone] | None = None
-    """The two zones of the VPC, for good, actors and cache in the first; unset means the region's
-    first two. API Gateway's way into the VPC, for one, is not in every zone."""
+    """The two zones of the VPC, for good, actors and cache in the first. Unset means the region's
+    first two, without those that API Gateway has no way into if the account was asked."""
     vpc_cidr: Annotated[str, Field(pattern=r"^\d+(\.\d+){3}/(1[6-9]|2[0-2])$")] = "10.64.0.0/20"
     """Addresses of the VPC, /16 to /22, for good; choose others only to peer it with a network of
     yours."""
@@ -171,6 +174,29 @@ class NitroConfig(BaseModel):
         if offered is None:
             return self.learner_instance_types
         return tuple(kind for kind in self.learner_instance_types if kind in offered)
+
+    def zones(self, account: AccountAnswer) -> tuple[str, ...] | None:
+        """Return the zones of the VPC by name; None leaves the first two to CloudFormation.
+
+        Raises:
+            ConfigError: API Gateway has no way into one that is named, or into two of the region.
+        """
+        ids, linked = account.zone_ids, self.endpoint != "none"
+        if ids is None:
+            return self.availability_zones
+        named = self.availability_zones
+        if named is None:
+            zones = first_zones(ids, linked=linked)
+            if len(zones) < NUM_ZONES:
+                raise ConfigError(f"endpoint: API Gateway has no way into two of {', '.join(ids)}")
+            return zones
+        for zone in named:
+            if linked and ids.get(zone) in WITHOUT_VPC_LINKS:
+                raise ConfigError(
+                    f"availability_zones: API Gateway has no way into {zone}, which is "
+                    f"{ids[zone]}: name another one, or set endpoint to none"
+                )
+        return named
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:

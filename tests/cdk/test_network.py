@@ -2,7 +2,10 @@
 
 import re
 
-from cdk.network import NUM_ZONES
+import pytest
+
+from shared.deployment.config import ConfigError
+from shared.deployment.zones import NUM_ZONES
 from tests.cdk.template import Synthesised, Variant, text
 
 _NOWHERE = "255.255.255.255/32"
@@ -122,6 +125,33 @@ def test_zones_that_are_named_are_those_of_the_subnets(changed: Synthesised) -> 
     assert {s["AvailabilityZone"] for s in subnets.values()} == {"eu-west-3a", "eu-west-3c"}
     (actors,) = [s for name, s in subnets.items() if name in _subnet_of_actors(changed)]
     assert actors["AvailabilityZone"] == "eu-west-3a"
+
+
+_IDS = {"us-east-1a": "use1-az3", "us-east-1b": "use1-az1", "us-east-1c": "use1-az2"}
+
+
+def _zones(stack: Synthesised) -> set[str]:
+    return {subnet["AvailabilityZone"] for subnet in stack.of_type("AWS::EC2::Subnet").values()}
+
+
+def test_zones_without_a_way_in_for_api_gateway_are_passed_over(variant: Variant) -> None:
+    answer = {"zone_ids": _IDS}
+    assert _zones(variant(answer=answer)) == {"us-east-1b", "us-east-1c"}
+    assert _zones(variant(answer=answer, endpoint="none")) == {"us-east-1a", "us-east-1b"}
+    with pytest.raises(ConfigError, match="no way into us-east-1a, which is use1-az3"):
+        variant(answer=answer, availability_zones=["us-east-1a", "us-east-1b"])
+    with pytest.raises(ConfigError, match="no way into two of us-east-1a, us-east-1b"):
+        variant(answer={"zone_ids": dict(list(_IDS.items())[:2])})
+
+
+def test_services_that_are_always_needed_are_in_the_caches_zone(synthesised: Synthesised) -> None:
+    subnets = synthesised.of_type("AWS::EC2::Subnet")
+    (of_cache,) = synthesised.only("AWS::ElastiCache::SubnetGroup")["SubnetIds"]
+    zone = subnets[of_cache["Ref"]]["AvailabilityZone"]
+    for service in ("Scaler", "CpuLearner"):
+        network = synthesised.named("AWS::ECS::Service", service)["NetworkConfiguration"]
+        (subnet,) = network["AwsvpcConfiguration"]["Subnets"]
+        assert subnets[subnet["Ref"]]["AvailabilityZone"] == zone
 
 
 def test_the_way_out_outlasts_whatever_has_a_public_address(synthesised: Synthesised) -> None:

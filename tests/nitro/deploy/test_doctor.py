@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,14 +22,16 @@ from shared.deployment.config import ACCOUNT_CONTEXT_KEY
 from tests.own_prices import FRANKFURT
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, lambda_endpoint, serve
 
-G_QUOTA, P_QUOTA = "L-DB2E81BA", "L-417A185B"
+G_QUOTA, P_QUOTA, FARGATE_QUOTA = "L-DB2E81BA", "L-417A185B", "L-3032A538"
 
 
 @dataclass
 class Quotas:
     """Service Quotas as far as we ask it: moto knows the quotas of VPCs only."""
 
-    values: dict[str, float] = field(default_factory=lambda: {G_QUOTA: 64.0, P_QUOTA: 0.0})
+    values: dict[str, float] = field(
+        default_factory=lambda: {G_QUOTA: 64.0, P_QUOTA: 0.0, FARGATE_QUOTA: 6.0}
+    )
 
     async def answer(self, request: Request) -> JSONResponse:
         assert request.headers["x-amz-target"] == "ServiceQuotasV20190624.GetServiceQuota"
@@ -86,6 +89,9 @@ def context(folder: Path) -> dict[str, dict[str, object]]:
 
 @pytest.mark.usefixtures("quotas", "lambdas")
 def test_an_account_that_can_run_the_stack(tmp_path: Path) -> None:
+    # As AWS names it; moto has another spelling for roles that services ask for.
+    boto3.client("iam").create_role(RoleName="AWSServiceRoleForECS", AssumeRolePolicyDocument="{}")
+    configure(tmp_path, alarm_email="ops@example.org")
     code, findings, report = ask(tmp_path)
     assert code == 0
     assert {finding["verdict"] for finding in findings.values()} == {"ok"}
@@ -96,6 +102,34 @@ def test_an_account_that_can_run_the_stack(tmp_path: Path) -> None:
     assert (answer["lambda_concurrency"], answer["gpu_vcpus"]) == (1000, 64)
     assert str(answer["checked_at"]).endswith("+00:00")
     assert report["answer"] == answer
+
+
+@pytest.mark.usefixtures("lambdas")
+def test_what_a_new_account_lacks_is_told_with_what_to_do(tmp_path: Path, quotas: Quotas) -> None:
+    quotas.values[FARGATE_QUOTA] = 2.0
+    code, findings, _ = ask(tmp_path)
+    assert code == 0
+    told = {name: f["advice"] for name, f in findings.items() if f["verdict"] == "warning"}
+    assert told.keys() == {"Fargate vCPUs", "ECS role", "alarms"}
+    assert f"--quota-code {FARGATE_QUOTA} --desired-value 3" in told["Fargate vCPUs"]
+    assert "create-service-linked-role" in told["ECS role"]
+    assert "alarm_email" in told["alarms"]
+    quotas.values[FARGATE_QUOTA] = 0.0
+    assert ask(tmp_path)[0] == EXIT_FAILED, "the scaler itself would not start"
+
+
+@pytest.mark.usefixtures("quotas", "lambdas")
+def test_zones_that_api_gateway_cannot_reach_into_are_not_taken(tmp_path: Path) -> None:
+    ids = ask(tmp_path)[2]["answer"]["zone_ids"]
+    (unreachable,) = (name for name, zone_id in ids.items() if zone_id == "use1-az3")
+    others = sorted(ids.keys() - {unreachable})
+    found = ask(tmp_path)[1]["zones"]["found"]
+    assert found == ", ".join(f"{name} ({ids[name]})" for name in others[:2])
+    configure(tmp_path, availability_zones=[others[0], unreachable])
+    code, findings, _ = ask(tmp_path)
+    assert (code, findings["zones"]["verdict"]) == (EXIT_FAILED, "wrong")
+    configure(tmp_path, availability_zones=[others[0], unreachable], endpoint="none")
+    assert ask(tmp_path)[0] == 0
 
 
 @pytest.mark.usefixtures("quotas", "lambdas")
