@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.measurement import Effort, interleaved, progress
 from benchmarks.records.result import Row, Series
-from learning.cpu.second_process import SecondProcess, second_process, usable_cores
+from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_torch
 from learning.data.batch import TrainingBatch
 from learning.losses.ppo import PpoRule
@@ -30,6 +30,7 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.hyperparameters.ppo import STANDARD, STANDARD_IMAGES, PpoHyperparameters
+from shared.service.cores import usable_cores
 
 TITLE = "Updates by several ranks beside the learner alone"
 _MOST_RANKS = 4

@@ -23,11 +23,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Semaphore
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import torch
+
+from shared.service.cores import usable_cores
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,9 +50,6 @@ _LOOK_AFTER_S = 0.1
 _END_S = 2.0
 """How long a process may take to end when asked to."""
 
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-_QUOTA_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-_PERIOD_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
 
 _SLOTS = 8
 """Room for numbers of one side: a line of the cache, which the other side's must not be in."""
@@ -222,35 +220,6 @@ def second_process(device: torch.device) -> SecondProcess | None:
     except OSError as error:
         _LOG.warning("no second process", extra={"why": str(error)})
         return None
-
-
-def usable_cores() -> int:
-    """Return how many cores are allowed and paid for by a container's quota, at least 1.
-
-    Docker's `cpus` and Kubernetes' limits are quotas: the process sees all cores of the machine.
-    """
-    if hasattr(os, "sched_getaffinity"):
-        allowed = len(os.sched_getaffinity(0))
-    else:
-        allowed = os.cpu_count() or 1
-    quota = _quota()
-    return allowed if quota is None else max(1, min(allowed, int(quota)))
-
-
-def _quota() -> float | None:
-    """Return how many cores' time may be used; None for as much as there is."""
-    try:
-        quota, period = _QUOTA.read_text("ascii").split()
-    except (OSError, ValueError):
-        try:
-            quota, period = _QUOTA_V1.read_text("ascii"), _PERIOD_V1.read_text("ascii")
-        except OSError:
-            return None
-    try:
-        cores = float(quota) / float(period)
-    except (ValueError, ZeroDivisionError):
-        return None  # "max"
-    return cores if cores > 0 else None  # -1 stands for no quota in the first version
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,6 +340,6 @@ def _train(
 
 def learners_for(seeds: Sequence[int], parallel: int | None) -> int:
     """Return how many seeds to train at once, 1 for none: each keeps about two cores busy."""
-    from nitro.deploy.machine_checks import num_cores
+    from shared.service.cores import usable_cores
 
-    return max(1, min(len(seeds), parallel or num_cores() // 2))
+    return max(1, min(len(seeds), parallel or usable_cores() // 2))

@@ -11,6 +11,7 @@ from nitro.deploy.findings import Finding, ok, warning, wrong
 from nitro.errors import CommandError
 from nitro.hints import Place
 from nitro.local.ports import require_free
+from shared.service.cores import usable_cores
 
 API_PORT = 8470
 """Where `nitro up` listens."""
@@ -31,7 +32,7 @@ def check_machine(runs_dir: Path) -> list[Finding]:
     return [
         check_python(sys.version_info[:3]),
         check_packages(),
-        check_cores(num_cores()),
+        check_cores(usable_cores()),
         check_memory(_free_memory_bytes()),
         check_cache_server(),
         check_port(),
@@ -126,13 +127,6 @@ def check_device() -> Finding:
     if torch.cuda.is_available():
         return ok("learner's device", f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
     return ok("learner's device", f"torch {torch.__version__}, CPU (no GPU is needed here)")
-
-
-def num_cores() -> int:
-    """Return how many cores this process may use."""
-    if sys.platform == "linux":  # in a container, those it may use
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _free_memory_bytes() -> int | None:

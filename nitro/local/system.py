@@ -34,6 +34,7 @@ from nitro.local.plan import (
 from nitro.local.ports import LOOPBACK, held_ports, require_free
 from nitro.local.processes import ManagedProcess
 from nitro.local.state_folder import StateFolder
+from shared.service.cores import usable_cores
 from shared.service.http_client import http_client
 
 _POLL_S = 0.02
@@ -99,7 +100,7 @@ class LocalSystem:
         self._state = StateFolder(Path(runs_dir))
         self._api_port = api_port
         self._lasting = lasting
-        self._processes = processes or os.cpu_count() or 1
+        self._processes = processes or usable_cores()
         self._learners = [learner_name(index) for index in range(learners)]
         self._learner_ranks = learner_ranks
         self._max_concurrency = max_concurrency

@@ -116,12 +116,12 @@ def _job(
 
 def _planned(spec: "JobSpec", steps: int, *, usd_per_hour: float) -> "Plan":
     from nitro.deploy.doctor import read_deployment
-    from nitro.deploy.machine_checks import num_cores
     from nitro.planning.choice import choose
     from nitro.planning.measuring import measure
     from nitro.planning.prices import function_learner, learners
     from nitro.planning.report import Plan
     from nitro.planning.ways import ways
+    from shared.service.cores import usable_cores
 
     config = read_deployment(_CDK)
     with foreign_code():
@@ -130,7 +130,7 @@ def _planned(spec: "JobSpec", steps: int, *, usd_per_hour: float) -> "Plan":
     on_functions = None if workload.images else function_learner(config, spec)
     if on_functions is not None:
         kinds.append(on_functions)
-    found = ways(workload, kinds, cores_here=num_cores(), actors_here=spec.actors.max)
+    found = ways(workload, kinds, cores_here=usable_cores(), actors_here=spec.actors.max)
     choice = choose(found, usd_per_hour=usd_per_hour)
     table = config.price_table
     prices = f"{table.source} ({table.date})"

@@ -1,6 +1,5 @@
 """What a person should know of a job before it trains: what it will not see, how long it takes."""
 
-import os
 from dataclasses import dataclass
 
 from nitro.hints import Place
@@ -11,6 +10,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import FixedScaling
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.service.cores import usable_cores
 
 _SAMPLES_PER_S = {"paper_cnn": 1_700, "nature_cnn": 1_300}
 """Samples of PPO's update on one processor core, by the network for images."""
@@ -142,4 +142,4 @@ def gpu_less_cores(environment: EnvironmentSpec) -> int | None:
         return None
     import torch  # takes seconds to load, and nothing else here needs it
 
-    return None if torch.cuda.is_available() else os.cpu_count() or 1
+    return None if torch.cuda.is_available() else usable_cores()

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +17,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.emulator.faults import FaultSettings
+from shared.service.cores import usable_cores
 
 PREFIX = "NITRO_EMULATOR_"
 
@@ -47,12 +47,6 @@ _INHERITED_PREFIXES = ("PYTHON", "LC_", "LD_LIBRARY_", "DYLD_", "OPENBLAS_", "NP
 """The last two choose NumPy's kernels: with others an actor's results differ in their last bit."""
 
 
-def _num_cores() -> int:
-    if sys.platform == "linux":  # in a container, those it may use
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class SecondFunction(BaseModel):
     """Another function beside the first, with environments and faults of its own."""
 
@@ -66,7 +60,7 @@ class SecondFunction(BaseModel):
     """Memory size it is told and billed for; not enforced."""
     timeout_s: float = Field(default=15.0, gt=0, le=900)
     """Longest an invocation may run."""
-    processes: int = Field(default_factory=_num_cores, ge=1, le=1024)
+    processes: int = Field(default_factory=usable_cores, ge=1, le=1024)
     """Environments in mode `processes`, started on demand."""
     runtime_port: _Port = 0
     """Port of its Runtime API in mode `external`."""
@@ -132,7 +126,7 @@ class Settings(BaseSettings):
 
     mode: Literal["processes", "external"] = "processes"
     """`processes`: the emulator starts environments; `external`: they come to the Runtime API."""
-    processes: int = Field(default_factory=_num_cores, ge=1, le=1024)
+    processes: int = Field(default_factory=usable_cores, ge=1, le=1024)
     """Environments in mode `processes`: how many invocations really run at once."""
     eager: bool = False
     """Start all environments at once and be ready when they are, instead of on demand."""

@@ -11,7 +11,6 @@ import contextlib
 import importlib.metadata
 import json
 import logging
-import os
 import platform
 from collections.abc import Sequence
 
@@ -30,6 +29,7 @@ from shared.contracts.billing import JobCost, LedgerLine
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundLine, RoundPlan
+from shared.service.cores import usable_cores
 
 _LOG = logging.getLogger(__name__)
 _LIBRARIES = ("nitro-rl", "torch", "numpy", "redis", "zstandard", "pydantic")
@@ -142,7 +142,7 @@ def _environment(job: Job, device: str) -> dict[str, object]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "device": device,
         "libraries": {name: _version(name) for name in _LIBRARIES},
     }

@@ -19,7 +19,6 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
-from learning.cpu.second_process import usable_cores
 from learning.networks.building import build_network
 from learning.updates.steps import StepsBuilder
 from nitro.local.ports import free_ports
@@ -29,6 +28,7 @@ from services.learner.record.tracking import LearnerMetrics
 from services.learner.settings import LearnerSettings
 from shared.artifacts.local import LocalArtifacts
 from shared.hyperparameters.ppo import STANDARD
+from shared.service.cores import usable_cores
 from tests.learning.trajectories import CONTINUOUS
 from tests.patience import ANSWER_S
 from tests.services.learner.scripted_scaler import (
