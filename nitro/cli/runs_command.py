@@ -21,6 +21,7 @@ app = typer.Typer(
     app,
     "nitro runs list",
     "nitro runs list --env hopper --limit 10",
+    "nitro runs list --tag sweep-1 --filter baseline",
     "nitro runs list --state failed --json",
     name="list",
 )
@@ -32,21 +33,33 @@ def list_runs(
     state: Annotated[
         str | None, typer.Option(metavar="finished|stopped|failed|unfinished", help="Only these.")
     ] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="Only runs with this tag; repeatable.")
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="TEXT",
+            help="Only runs with this in their name, id, folder, environment or a tag.",
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="Only so many, the newest.", min=1)] = None,
     as_json: AsJsonList = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """List the runs of a folder, newest first."""
+    """List the runs of a folder and its sub-folders, newest first."""
     from rich.console import Console
 
     from nitro.runs import listing
 
     wanted = listing.check_state(state)
-    rows = listing.list_runs(runs_dir, env=env, state=wanted)[:limit]
+    found = listing.list_runs(runs_dir, env=env, state=wanted, tags=tags or (), text=text)
+    rows = found[:limit]
     if as_json:
         typer.echo(json.dumps([row.model_dump(mode="json") for row in rows]))
     elif rows:
-        show(listing.runs_table(rows, width=Console().width))
+        show(listing.runs_table(rows, runs_dir=runs_dir, width=Console().width))
     else:
         typer.echo(f"no runs in {runs_dir}")
 

@@ -142,7 +142,8 @@ def finished_runs_app(runs_dir: Path) -> Iterator[tuple[FastAPI, str]]:
     Raises:
         CommandError: There is no run in the folder.
     """
-    jobs = readable_jobs(runs_dir)
+    newest = {job.job_id: (folder, job) for folder, job in reversed(readable_jobs(runs_dir))}
+    jobs = [*newest.values()][::-1]
     if not jobs:
         train = Place(runs_dir=runs_dir).command("train")
         raise CommandError(

@@ -33,6 +33,9 @@ class RunRow(BaseModel):
 
     name: str
     """Its folder's, which is its job's id."""
+    label: str | None
+    """What its job was called by `--name`."""
+    tags: tuple[str, ...]
     folder: str
     state: RunState
     env_id: str
@@ -72,7 +75,12 @@ def check_state(state: str | None) -> RunState | None:
 
 
 def list_runs(
-    runs_dir: Path, *, env: str | None = None, state: RunState | None = None
+    runs_dir: Path,
+    *,
+    env: str | None = None,
+    state: RunState | None = None,
+    tags: Sequence[str] = (),
+    text: str | None = None,
 ) -> list[RunRow]:
     """Return the runs of a folder, newest first; damaged ones are named on stderr and left out.
 
@@ -80,11 +88,17 @@ def list_runs(
         runs_dir: Folder of the runs.
         env: Only those whose environment's name contains this, in capitals or not.
         state: Only those that ended like this.
+        tags: Only those that have all of these.
+        text: Only those with this in their name, id, folder, environment or a tag.
     """
     rows = []
     for folder, job in readable_jobs(runs_dir):
         named = env is None or env.lower() in job.spec.env_id.lower()
-        if not named or state not in (None, state_of(job)):
+        if not named or state not in (None, state_of(job)) or not {*tags} <= {*job.spec.tags}:
+            continue
+        searched = (job.spec.name or "", str(folder.relative_to(runs_dir)), job.spec.env_id)
+        wanted = (text or "").casefold()
+        if not any(wanted in each.casefold() for each in (*searched, *job.spec.tags)):
             continue
         try:
             rows.append(run_row(folder, job))
@@ -112,6 +126,8 @@ def run_row(folder: Path, job: Job) -> RunRow:
         last, best = (means[-1], max(means)) if means else (None, None)
     return RunRow(
         name=folder.absolute().name,
+        label=job.spec.name,
+        tags=job.spec.tags,
         folder=str(folder),
         state=state_of(job),
         env_id=job.spec.env_id,
@@ -129,11 +145,16 @@ def run_row(folder: Path, job: Job) -> RunRow:
     )
 
 
-def runs_table(rows: Sequence[RunRow], *, width: int) -> Table:
+def _said(heading: str, cells: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return a column of a table, unless all of its cells are empty."""
+    return {heading: cells} if any(cells) else {}
+
+
+def runs_table(rows: Sequence[RunRow], *, runs_dir: Path, width: int) -> Table:
     """Lay runs out for people; where the columns do not all fit, the last ones are left out."""
     now = time.time()
     columns: dict[str, Sequence[str]] = {
-        "run": [row.name for row in rows],
+        "run": [str(Path(row.folder).relative_to(runs_dir)) for row in rows],
         "state": [row.state for row in rows],
         "round": [f"{row.rounds}/{row.max_rounds}" for row in rows],
         "final": [number(row.final_return) for row in rows],
@@ -141,6 +162,8 @@ def runs_table(rows: Sequence[RunRow], *, width: int) -> Table:
         "USD": [f"{row.cost_usd:.4f}" for row in rows],
         "age": [age(now - row.created_at) for row in rows],
         "steps": [f"{row.env_steps:,}" for row in rows],
+        **_said("name", [row.label or "" for row in rows]),
+        **_said("tags", [" ".join(row.tags) for row in rows]),
         "seed": [str(row.seed) for row in rows],
         "algorithm": [f"{row.algorithm} ({row.preset})" for row in rows],
         "environment": [row.env_id for row in rows],

@@ -1,6 +1,7 @@
 """Reading a run's folder: its job, its rounds and its bill, also while the run is going on."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,7 @@ def find_run(run: str, runs_dir: Path) -> Path:
         with contextlib.suppress(OSError):  # longer than any name, or closed to us
             if (folder / JOB_FILE).is_file():
                 return folder
-    known = sorted(path.parent for path in runs_dir.glob(f"*/{JOB_FILE}"))
+    known = sorted(path for path in run_folders(runs_dir) if (path / JOB_FILE).is_file())
     matches = [folder for folder in known if run and folder.name.startswith(run)]
     if len(matches) == 1:
         return matches[0]
@@ -108,12 +109,21 @@ def find_runs(runs: Sequence[str], runs_dir: Path) -> list[Path]:
     return folders
 
 
+def run_folders(runs_dir: Path) -> Iterator[Path]:
+    """Yield the folders of runs in a folder and in its sub-folders; hidden ones are left out."""
+    for folder, inside, files in os.walk(runs_dir):
+        # One without its job file is damaged, and still a run.
+        if {JOB_FILE, ROUNDS_FILE} & {*files}:
+            inside.clear()
+            yield Path(folder)
+        else:
+            inside[:] = [name for name in inside if not name.startswith(".")]
+
+
 def readable_jobs(runs_dir: Path) -> list[tuple[Path, Job]]:
     """Return every run's folder and job, newest first; those that cannot be read go to stderr."""
     found: list[tuple[Path, Job]] = []
-    # One without its job file is damaged, too.
-    paths = (path for name in (JOB_FILE, ROUNDS_FILE) for path in runs_dir.glob(f"*/{name}"))
-    for folder in dict.fromkeys(path.parent for path in paths):
+    for folder in run_folders(runs_dir):
         try:
             found.append((folder, read_job(folder)))
         except CommandError as error:

@@ -14,7 +14,19 @@ from shared.artifacts.store import COST_FILE, JOB_FILE
 from tests.nitro.synthetic_run import cost, write_run
 
 ROW = {
-    *("name", "folder", "state", "env_id", "algorithm", "preset", "seed", "rounds", "max_rounds"),
+    *(
+        "label",
+        "tags",
+        "name",
+        "folder",
+        "state",
+        "env_id",
+        "algorithm",
+        "preset",
+        "seed",
+        "rounds",
+        "max_rounds",
+    ),
     *("env_steps", "final_return", "best_return", "cost_usd", "created_at", "finished_at"),
 }
 REPORT = ROW | {
@@ -86,6 +98,27 @@ def test_filters_narrow_the_list(runs_dir: Path) -> None:
     refused = runs(runs_dir, "list", "--state", "running")
     assert refused.exit_code == EXIT_USAGE
     assert "--state: must be one of finished, stopped, failed, unfinished" in refused.stderr
+
+
+def test_names_tags_and_sub_folders_are_listed_and_filtered(runs_dir: Path) -> None:
+    asked = {"name": "small net", "tags": ["sweep-1", "night"]}
+    write_run(runs_dir / "sweeps" / "may", job_id="hopper-v5-77aa", asked=asked, created_at=4000.0)
+    write_run(runs_dir / ".nitro", job_id="hopper-v5-0000", created_at=5000.0)
+    (row, *others) = listed(runs_dir)
+    assert (row["name"], row["label"]) == ("hopper-v5-77aa", "small net")
+    assert (row["tags"], len(others)) == (["sweep-1", "night"], 3)
+    assert listed(runs_dir, "--tag", "night", "--tag", "sweep-1") == [row]
+    assert listed(runs_dir, "--tag", "night", "--tag", "day") == []
+    for text in ("SMALL", "sweeps/may", "sweep-1"):
+        assert listed(runs_dir, "--filter", text) == [row]
+    wide = CliRunner().invoke(
+        app, ["runs", "list", "--runs-dir", str(runs_dir)], env={"COLUMNS": "200"}
+    )
+    (line,) = [each for each in wide.stdout.splitlines() if "77aa" in each]
+    assert line.startswith("sweeps/may/hopper-v5-77aa ")
+    assert "small net  sweep-1 night" in line
+    for named in ("hopper-v5-77", "sweeps/may/hopper-v5-77aa"):
+        assert json.loads(runs(runs_dir, "show", named, "--json").stdout)["name"] == row["name"]
 
 
 def test_damaged_folders_are_told_and_skipped(runs_dir: Path) -> None:
