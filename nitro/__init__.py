@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nitro.pool.policy import Policy, PolicyNotSupportedError
     from nitro.pool.policy_maps import PolicyMap
     from nitro.pool.stopping import PoolStopped
-    from nitro.python.run import Run, load
+    from nitro.python.run import Run, load, load_runs
     from nitro.python.training import train
     from nitro.runs.evaluate import EvaluationReport
     from shared.contracts.job_spec import JobSpec
@@ -50,6 +50,7 @@ __all__ = [
     "RoundLine",
     "Run",
     "load",
+    "load_runs",
     "measure_curvature",
     "train",
 ]
@@ -69,6 +70,7 @@ _HOMES = {
     "RoundLine": "shared.contracts.rounds:RoundLine",
     "Run": "nitro.python.run:Run",
     "load": "nitro.python.run:load",
+    "load_runs": "nitro.python.run:load_runs",
     "measure_curvature": "nitro.pool.curvature:measure_curvature",
     "train": "nitro.python.training:train",
 }

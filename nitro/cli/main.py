@@ -298,6 +298,8 @@ def export(
 
     folder = local_run(run, runs_dir, wanted=with_checkpoints)
     report = export_run(folder, out, which=checkpoint)
+    if report.no_onnx:
+        typer.echo(f"no policy.onnx: {report.no_onnx}", err=True)
     typer.echo(
         report.model_dump_json() if as_json else "\n".join(str(out / name) for name in report.files)
     )

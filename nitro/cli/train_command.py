@@ -210,7 +210,7 @@ def train(
     """Train an agent and follow it. Without an API everything runs on this machine.
 
     With no options: a million steps, preset `standard`, rounds of 2,048 steps on eight actors.
-    `--dry-run` shows every value. What a --spec file leaves out has the API's defaults.
+    `--dry-run` shows every value. A --spec file is completed as options are.
 
     Ctrl-C stops after the current update and keeps the checkpoint. Twice kills everything.
     """

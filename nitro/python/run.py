@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
@@ -14,11 +14,15 @@ from nitro.python.makers import Maker, maker_name
 from nitro.python.pictures import Film, Picture
 from nitro.runs.checkpoints import Which, read_policy
 from nitro.runs.evaluate import EvaluationReport, evaluate_run
+from nitro.runs.listing import check_state, list_runs
 from nitro.runs.reading import find_run, read_run, training_return
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundLine
 from shared.environments.building import make_environment
 from shared.policy.numpy_policy import NumpyPolicy
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Run:
@@ -85,6 +89,18 @@ class Run:
             for line in self.rounds
             if line.evaluation is not None and line.evaluation.returns
         ]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return the rounds as a table, a row each: returns, steps, actors, score, seconds.
+
+        `env_steps` counts up; `evaluation` is empty in rounds that evaluated nothing.
+
+        Raises:
+            CommandError: pandas is not installed.
+        """
+        from nitro.python.frames import rounds_frame
+
+        return rounds_frame(self.rounds)
 
     @functools.cached_property
     def policy(self) -> NumpyPolicy:
@@ -181,6 +197,30 @@ def load(
     folder = find_run(str(run), Path(runs_dir))
     own_packages(None if env is None else [maker_name(env)], runs=[folder])
     return read(folder, checkpoint=checkpoint)
+
+
+def load_runs(
+    runs_dir: str | Path = "runs",
+    *,
+    env: str | None = None,
+    state: str | None = None,
+    tags: Sequence[str] = (),
+    text: str | None = None,
+) -> list[Run]:
+    """Return the runs of a folder and its sub-folders, newest first, as `nitro runs list` does.
+
+    Args:
+        runs_dir: The folder.
+        env: Only runs whose environment's name contains this.
+        state: Only runs that are `finished`, `stopped`, `failed` or `unfinished`.
+        tags: Only runs that have all of these.
+        text: Only runs with this in their name, id, folder, environment or a tag.
+
+    Raises:
+        CommandError: There is no such state.
+    """
+    rows = list_runs(Path(runs_dir), env=env, state=check_state(state), tags=tags, text=text)
+    return [read(Path(row.folder)) for row in rows]
 
 
 def read(folder: Path, *, checkpoint: Which = "newest") -> Run:

@@ -17,6 +17,8 @@ Measure = Literal["evaluation", "training"]
 """Deterministic episodes apart from training, or the training episodes themselves."""
 RECENT_EPISODES = 100
 """Training episodes whose mean is the training return, as the field's tables have it."""
+FEWEST_FOR_INTERVAL = 4
+"""Seeds whose mean has an interval: that of two or three says less than the values themselves."""
 _RESAMPLES = 10_000
 _CONFIDENCE = 95.0
 
@@ -34,7 +36,7 @@ class Interval(BaseModel):
     """Values behind it."""
 
     def __str__(self) -> str:
-        if self.count < 2:
+        if self.count < FEWEST_FOR_INTERVAL:
             return f"{self.mean:.1f}"
         return f"{self.mean:.1f} (95 % interval {self.low:.1f} to {self.high:.1f})"
 

@@ -49,18 +49,20 @@ class ExportReport(BaseModel):
     environment: EnvironmentSpec
     policy: dict[str, str]
     """The policy's own metadata: network, distribution, normalisation, mapping of actions."""
-    files: tuple[str, ...] = ("policy.safetensors", "policy.json", "policy.onnx")
-    checked_observations: int = NUM_CHECKED
-    largest_difference: float
-    """Between the actions of `policy.onnx` and our own; 0 for discrete ones."""
+    files: tuple[str, ...]
+    checked_observations: int
+    largest_difference: float | None
+    """Between the actions of `policy.onnx` and our own; 0 for discrete ones, None without it."""
+    no_onnx: str | None = Field(default=None, exclude=True)
+    """Why there is no `policy.onnx`."""
 
 
 def export_run(folder: Path, out: Path, *, which: Which = "newest") -> ExportReport:
     """Write the policy of one of a run's checkpoints into a folder.
 
     Raises:
-        CommandError: There is no checkpoint, it is damaged, a package is missing, the folder
-            cannot be written, or the ONNX file does not act as the policy does.
+        CommandError: There is no checkpoint, it is damaged, the folder cannot be written, or the
+            ONNX file does not act as the policy does.
     """
     job, checkpoint = read_job(folder), read_checkpoint(folder, which)
     try:
@@ -70,22 +72,27 @@ def export_run(folder: Path, out: Path, *, which: Which = "newest") -> ExportRep
     except (codec.CodecError, PolicyError) as error:
         raise CommandError(f"{folder}: the {which} checkpoint's policy: {error}") from error
     _check_fit(policy, job.described_environment)
-    model = _onnx_file(payload, job.described_environment)
+    seen = _observations(payload.arrays, job.described_environment.observation)
+    model, difference, missing = b"", None, None
+    try:
+        model = _onnx_file(payload, job.described_environment)
+        difference = _largest_difference(model, policy, job.described_environment, seen)
+    except ImportError as error:
+        missing = f"{error.name} is not installed: pip install onnx onnxruntime"
+    onnx_files = () if missing else ("policy.onnx",)
     report = ExportReport(
         job_id=job.job_id,
         policy_version=checkpoint.run.policy_version,
         env=job.spec.environment_ref,
         environment=job.described_environment,
         policy=metadata,
-        largest_difference=_largest_difference(
-            model,
-            policy,
-            job.described_environment,
-            _observations(payload.arrays, job.described_environment.observation),
-        ),
+        files=("policy.safetensors", "policy.json", *onnx_files),
+        checked_observations=0 if missing else NUM_CHECKED,
+        largest_difference=difference,
+        no_onnx=missing,
     )
     arrays = codec.encode_raw(payload.arrays, metadata)
-    contents = (arrays, report.model_dump_json(indent=2).encode(), model)
+    contents = (arrays, report.model_dump_json(indent=2).encode(), model)[: len(report.files)]
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in zip(report.files, contents, strict=True):
@@ -109,10 +116,8 @@ def _check_fit(policy: NumpyPolicy, environment: EnvironmentSpec) -> None:
 
 
 def _onnx_file(payload: codec.Payload, environment: EnvironmentSpec) -> bytes:
-    try:
-        from nitro.runs.onnx_graph import policy_graph
-    except ImportError as error:
-        raise _missing(error) from error
+    from nitro.runs.onnx_graph import policy_graph  # with the package onnx
+
     model: bytes = policy_graph(
         payload.arrays,
         payload.metadata,
@@ -120,14 +125,6 @@ def _onnx_file(payload: codec.Payload, environment: EnvironmentSpec) -> bytes:
         action=environment.action,
     ).SerializeToString()
     return model
-
-
-def _missing(error: ImportError) -> CommandError:
-    return CommandError(
-        f"the ONNX file needs a package that is not installed ({error.name}): "
-        "pip install -e '.[export]' in a clone",
-        exit_code=EXIT_FAILED,
-    )
 
 
 def _largest_difference(
@@ -138,10 +135,8 @@ def _largest_difference(
     Raises:
         CommandError: Too far.
     """
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise _missing(error) from error
+    import onnxruntime
+
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     theirs: NDArray[np.generic] = session.run(None, {"observation": observation})[0]
     ours: NDArray[np.generic] = policy.act(observation)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from nitro.hints import near
-from nitro.runs.curves import Interval, interval
+from nitro.runs.curves import FEWEST_FOR_INTERVAL, Interval, interval
 from nitro.runs.summary import Summary, duration, number
 from nitro.tables import columns_table, facts_table
 
@@ -88,21 +88,30 @@ def seeds_table(summary: SeedsSummary, *, picture: Path | None, width: int) -> R
 
 
 def _together(summary: SeedsSummary, picture: Path | None) -> Table:
+    seeds = summary.seeds
     returns = {
-        "final return": summary.final_return,
-        "best return": summary.best_return,
-        "training return": summary.training_return,
+        "final return": (summary.final_return, [each.final_return for each in seeds]),
+        "best return": (summary.best_return, [each.best_return for each in seeds]),
+        "training return": (summary.training_return, [each.training_return for each in seeds]),
     }
+    means = [
+        (f"mean {name}", _told(found, [each for each in values if each is not None], summary))
+        for name, (found, values) in returns.items()
+        if found
+    ]
     return facts_table(
         [
             ("job", f"{summary.env_id}, {summary.algorithm} ({summary.preset})"),
-            *((f"mean {name}", _told(found, summary)) for name, found in returns.items() if found),
+            *means,
             ("cost (projected)", f"{summary.cost_usd:.4f} USD"),
             *((("picture", near(picture)),) if picture else ()),
         ]
     )
 
 
-def _told(found: Interval, summary: SeedsSummary) -> str:
+def _told(found: Interval, values: Sequence[float], summary: SeedsSummary) -> str:
     some = "" if found.count == len(summary.seeds) else f" of {len(summary.seeds)}"
-    return f"{found}, {found.count}{some} seeds"
+    of = f"{found.count}{some} seeds"
+    if 1 < found.count < FEWEST_FOR_INTERVAL:
+        return f"{found} of {', '.join(map(number, values))} ({of})"
+    return f"{found}, {of}"

@@ -16,6 +16,8 @@ _SAMPLES_PER_S = {"paper_cnn": 1_700, "nature_cnn": 1_300}
 """Samples of PPO's update on one processor core, by the network for images."""
 _STEPS_PER_S = 1_000
 """Steps of an Atari game and its policy on one core."""
+_GAME_STEPS = 2_000
+"""Of an evaluation's episode, unless it is cut earlier: games of Pong take 800 to 3,000."""
 _LONG_S = 600.0
 """From here on a quicker set of options is named."""
 _QUICKER = "--preset standard --scaling fixed:8 --actors 8 --steps-per-actor 128"
@@ -114,7 +116,8 @@ def time_on_cpu(
 ) -> TimeRange | None:
     """Estimate how long PPO on images takes without a GPU; None for anything else, which is fast.
 
-    The learner updates on one core; while actors roll out, it waits and they have all cores.
+    The learner updates on one core; while actors roll out, it waits and they have all cores. Games
+    of evaluations take their time, too.
     """
     if not (environment.observation.is_image and isinstance(hyperparameters, PpoHyperparameters)):
         return None
@@ -124,7 +127,11 @@ def time_on_cpu(
     if isinstance(spec.scaling, FixedScaling):
         fewest = most = spec.scaling.num_actors
     least, largest = (actors * spec.steps_of(actors) for actors in (fewest, most))
-    return TimeRange(rounds * least * step_s, rounds * largest * step_s)
+    every = spec.evaluation.every_rounds
+    games = rounds // every * spec.evaluation.episodes if every else 0
+    game_steps = min(environment.max_episode_steps or _GAME_STEPS, _GAME_STEPS)
+    games_s = games * game_steps / (_STEPS_PER_S * cores)
+    return TimeRange(rounds * least * step_s + games_s, rounds * largest * step_s + games_s)
 
 
 def _told(takes: TimeRange, spec: JobSpec, rounds: int) -> str:

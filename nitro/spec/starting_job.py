@@ -1,7 +1,7 @@
 """The job that `nitro train` and `nitro.train` begin from: what holds where nothing else is said.
 
 It is chosen for learning well on one machine within minutes (decision 030). A job that names the
-preset `paper`, and one from a file, leave the rest to `JobSpec`, as one that is posted to the API.
+preset `paper` leaves the rest to `JobSpec`, as one that is posted to the API.
 """
 
 import math
@@ -75,7 +75,7 @@ def train_spec(
     """Return the job that is asked for, completed from the starting job.
 
     Args:
-        file: YAML or JSON file with any of JobSpec's fields; it is completed by JobSpec alone.
+        file: YAML or JSON file with any of JobSpec's fields.
         options: Values by dotted path, such as `stop.max_rounds`; they win over the file.
         assignments: `path=value` texts; they win over both.
         total_steps: Environment steps to make, in place of `stop.max_rounds`.
@@ -90,7 +90,7 @@ def train_spec(
     rounds_said = _says(raw, "stop", "max_rounds")
     if total_steps is not None and rounds_said:
         raise CommandError("--total-steps: give it or --rounds, not both")
-    completed = file is None and raw.setdefault("preset", PRESET) == PRESET
+    completed = raw.setdefault("preset", PRESET) == PRESET
     if completed:
         _fix_rounds(raw)
         _fix_hyperparameters(raw)

@@ -1,6 +1,7 @@
 """The picture of several runs: returns by steps and by dollars, and actors and dollars by steps.
 
 Runs that differ in nothing but their seed are drawn as one: their mean, with its 95 % interval.
+Few seeds have their lowest and highest value in its place.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from nitro.errors import CommandError
 from nitro.runs.configuration import configuration, different_fields
-from nitro.runs.curves import Measure, bootstrap, common_measure, curve, taken
+from nitro.runs.curves import FEWEST_FOR_INTERVAL, Measure, bootstrap, common_measure, curve, taken
 from nitro.runs.drawing.figures import new_figure
 from nitro.runs.reading import Run
 from nitro.runs.report import shown
@@ -111,7 +112,8 @@ def _groups(runs: Sequence[Run]) -> list[_Group]:
         label = ", ".join(told) if len(told) <= _MOST_FIELDS else found[0].job.job_id
         seeds = f"seed {spec.seed}"
         if len(found) > 1:
-            seeds = f"{len(found)} seeds: mean, 95 % interval"
+            band = "lowest to highest" if len(found) < FEWEST_FOR_INTERVAL else "95 % interval"
+            seeds = f"{len(found)} seeds: mean, {band}"
         groups.append(_Group(f"{label} ({seeds})", tuple(found)))
     return groups
 
@@ -126,7 +128,10 @@ def _draw(panel: Axes, groups: Sequence[_Group], line_of: Callable[[Run], Line])
             continue
         # As far as every seed went: a mean over ever fewer seeds would jump where one ends.
         grid = np.linspace(max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines), _POINTS)
-        mean, low, high = bootstrap(np.stack([np.interp(grid, x, y) for x, y in lines]))
+        values = np.stack([np.interp(grid, x, y) for x, y in lines])
+        mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+        if len(lines) >= FEWEST_FOR_INTERVAL:
+            mean, low, high = bootstrap(values)
         panel.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
         panel.plot(grid, mean, color=colour, linewidth=1.8, label=group.label)
 

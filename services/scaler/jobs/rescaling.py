@@ -71,7 +71,8 @@ def _require_choice(scaling: Policy, spec: JobSpec) -> None:
     if actors.min == actors.max and not isinstance(scaling, FixedScaling):
         message = (
             f"{scaling.policy!r} has nothing to choose from: the job was submitted with "
-            f"{actors.min} actors and keeps that range"
+            f"{actors.min} actors and keeps that range; submit it with a wider one, as with "
+            f"--scaling fixed:{actors.min} --actors 1:{max(32, actors.min)}"
         )
         raise invalid(FieldError(field="scaling.policy", message=message))
 

@@ -179,6 +179,7 @@ def test_the_graph_acts_as_the_policy_of_the_run_and_as_the_exported_one(
             else:
                 np.testing.assert_array_equal(taken, ours, strict=True)
         np.testing.assert_allclose(policy.act(observation[0]), taken[0], atol=1e-4)
+    assert report.largest_difference is not None
     assert report.largest_difference <= 1e-4
 
 
@@ -236,14 +237,18 @@ def test_the_file_returns_what_the_environment_takes_and_says_so(
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
-def test_a_missing_package_is_named_with_what_installs_it(
+def test_without_onnx_the_other_files_are_written(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "nitro.runs.onnx_graph", raising=False)
-    with pytest.raises(CommandError, match=rf"\({package}\): pip install -e '.\[export\]'"):
-        exported(tmp_path, "discrete")
-    assert not (tmp_path / "out").exists()
+    _, report = exported(tmp_path, "discrete")
+    assert report.no_onnx == f"{package} is not installed: pip install onnx onnxruntime"
+    assert report.largest_difference is None
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {*report.files} == {"policy.safetensors", "policy.json"}
+    told = json.loads((tmp_path / "out" / "policy.json").read_text())
+    assert (told["files"], "no_onnx" in told) == (["policy.safetensors", "policy.json"], False)
 
 
 def test_a_graph_that_acts_differently_is_not_left_behind(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import JsonValue
@@ -69,15 +70,25 @@ def test_what_is_said_holds(tmp_path: Path) -> None:
     assert (marginal.steps_per_actor, marginal.samples_per_round) == (256, None)
 
 
-def test_the_paper_and_files_mean_what_they_mean_to_the_api(tmp_path: Path) -> None:
+def test_the_paper_means_what_it_means_to_the_api(tmp_path: Path) -> None:
     assert said(preset="paper") == said("preset=paper") == JobSpec(preset="paper")
     file = tmp_path / "job.json"
-    file.write_text(json.dumps({"seed": 3, "actors": {"min": 4, "max": 4}}))
+    file.write_text(json.dumps({"seed": 3, "preset": "paper", "actors": {"min": 4, "max": 4}}))
     posted = JobSpec.model_validate_json(file.read_text())
     assert train_spec(file=file, options={}) == posted
     longer = train_spec(file=file, options={}, total_steps=10_240)
     assert longer.stop.max_rounds == 10
     assert longer.model_copy(update={"stop": posted.stop}) == posted
+
+
+@pytest.mark.parametrize(
+    "fields", [{"env_id": "CartPole-v1"}, {"seed": 3, "actors": {"min": 4, "max": 4}}]
+)
+def test_a_file_means_what_the_same_options_mean(fields: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(fields))
+    assert train_spec(file=file, options={}) == train_spec(options=fields)
+    assert train_spec(file=file, options={}).preset == "standard"
 
 
 def test_a_job_that_nothing_would_train_is_refused_with_what_it_is_for() -> None:

@@ -28,7 +28,7 @@ def test_seeds_of_one_configuration_are_one_line_named_by_what_sets_it_apart(
     ]
     drawn = texts(runs, tmp_path)
     assert "Hopper-v5" in drawn
-    assert "2 seeds: mean, 95 % interval" in drawn
+    assert "2 seeds: mean, lowest to highest" in drawn
     assert drawn.count("seed 1") == 1
     assert "evaluation" in drawn
 
@@ -40,7 +40,7 @@ def test_few_differences_are_named_in_the_legend(tmp_path: Path) -> None:
         a_run(tmp_path, "c", seed=1),
     ]
     drawn = texts(runs, tmp_path)
-    assert "steps_per_actor 128 (2 seeds: mean, 95 % interval)" in drawn
+    assert "steps_per_actor 128 (2 seeds: mean, lowest to highest)" in drawn
     assert "steps_per_actor 256 (seed 1)" in drawn
 
 
