@@ -43,6 +43,9 @@ class CliSettings(BaseSettings):
     """Python packages of one's own that register environments, for the local system."""
     step_timeout_s: Annotated[FiniteFloat, Field(gt=0)] | None = None
     """Longest step or reset of an environment in the local system; unset: the actors' own."""
+    kept_environments: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Environments that each process of the local system keeps to go on with their episodes, where
+    those would have to be repeated otherwise. Each takes the memory of a simulator. Unset: 6."""
 
     @property
     def cache_address(self) -> str | None:

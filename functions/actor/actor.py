@@ -5,26 +5,20 @@ policy, the connection. None of it can leak into a result: environments are rese
 seed, and a policy is used only for the job and version it was fetched for.
 """
 
-import contextlib
-import logging
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from functions.actor.watchdog import CONSTRUCTION, Watchdog
+from functions.actor.warm import WarmEnv, WarmEnvironments
+from functions.actor.watchdog import Watchdog
 from shared.cache.client import TrajectoryCache
 from shared.contracts.rollouts import MAX_POLICY_BYTES, ActorReport, RolloutTask
-from shared.environments.building import Env, make_environment
+from shared.environments.state.replay import Standing
 from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy
 from shared.trajectory import codec
 from shared.trajectory.trajectory import encode_episode, encode_trajectory
-
-_LOG = logging.getLogger(__name__)
-CLOSE_TIMEOUT_S = 2.0
-"""Longest time that the end of an environment is waited for."""
 
 
 class PolicyUnavailableError(RuntimeError):
@@ -53,15 +47,18 @@ class _Result:
 class Actor:
     """Does rollout tasks, one after the other."""
 
-    def __init__(self, cache: TrajectoryCache, *, watchdog: Watchdog | None = None) -> None:
+    def __init__(
+        self,
+        cache: TrajectoryCache,
+        *,
+        watchdog: Watchdog | None = None,
+        kept_environments: int = 1,
+    ) -> None:
         self._cache = cache
         self._watchdog = watchdog
         self._policy: tuple[tuple[str, str, int], NumpyPolicy] | None = None
         """What is warm: of which job, published under which lease_hash, which version."""
-        self._kind: tuple[str, bool, bool] | None = None
-        """Which environments are warm, as JSON, whether their rewards are raw, and whether resets
-        build them anew."""
-        self._envs: list[Env] = []
+        self._warm = WarmEnvironments(most=kept_environments, watchdog=watchdog)
 
     def run(self, task: RolloutTask, *, cold_start: bool) -> ActorReport:
         """Do the task and store its result; do nothing if the job was cancelled.
@@ -83,7 +80,7 @@ class Actor:
         if not self._cache.is_cancelled(task.job_id, task.lease_hash):
             policy = self._fetched_policy(task)
             starts = self._fetched_starts(task)
-            envs = self._warm_envs(task)
+            envs = self._warm.take(task, starts)
             rollout_started = time.perf_counter()
             fetch_s = rollout_started - started
             try:
@@ -150,60 +147,23 @@ class Actor:
             )
         return starts
 
-    def _warm_envs(self, task: RolloutTask) -> Sequence[Env]:
-        # Without wrappers there is no difference, and both modes share their environments.
-        raw_rewards = task.mode == "evaluate" and bool(task.env.wrappers)
-        # As JSON: in Python an argument of 1 equals one of True and one of 1.0.
-        kind = (task.env.model_dump_json(), raw_rewards, task.rebuild)
-        if self._kind != kind:
-            self.close()
-            self._kind = kind
-        num_envs = task.num_envs if task.mode == "sample" else 1
-        watch: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        if self._watchdog is not None and len(self._envs) < num_envs:
-            watch = self._watchdog.watching(
-                task.env.env_id, lambda: len(self._envs), awaited=CONSTRUCTION
-            )
-        with watch:
-            while len(self._envs) < num_envs:
-                env = make_environment(task.env, raw_rewards=raw_rewards, rebuild=task.rebuild)
-                self._envs.append(env)
-        return self._envs[:num_envs]
-
     def close(self) -> None:
         """Close the environments; the cache client is the caller's."""
-        envs, self._envs, self._kind = self._envs, [], None
-        for env in envs:
-            _close(env)
-
-
-def _close(env: Env) -> None:
-    """Close an environment, and go on without it: the next task is not to blame for this one."""
-    env_id = "an environment" if env.spec is None else env.spec.id
-
-    def close() -> None:
-        try:
-            env.close()
-        except Exception as error:  # an environment may raise anything
-            _LOG.warning("environment not closed", extra={"env": env_id, "why": repr(error)})
-
-    closing = threading.Thread(target=close, name="close", daemon=True)
-    closing.start()
-    closing.join(CLOSE_TIMEOUT_S)
-    if closing.is_alive():
-        why = f"{env_id}: closing it has not ended for {CLOSE_TIMEOUT_S:g} s"
-        _LOG.warning("environment not closed", extra={"env": env_id, "why": why})
+        self._warm.close()
 
 
 def _roll_out(
     task: RolloutTask,
-    envs: Sequence[Env],
+    envs: Sequence[WarmEnv],
     policy: NumpyPolicy,
     starts: Sequence[bytes],
     watchdog: Watchdog | None,
 ) -> _Result:
+    standing = [each.standing for each in envs]
+    for each in envs:
+        each.standing = None
     if task.mode == "evaluate":
-        episode = evaluate_episode(task, envs[0], policy, watchdog=watchdog)
+        episode = evaluate_episode(task, envs[0].env, policy, watchdog=watchdog)
         return _Result(
             payload=encode_episode(episode),
             steps=episode.length,
@@ -211,7 +171,19 @@ def _roll_out(
             episode_lengths=(episode.length,),
             dropped_episodes=episode.dropped_episodes,
         )
-    trajectory = sample_fragment(task, envs, policy, starts=starts, watchdog=watchdog)
+    trajectory = sample_fragment(
+        task,
+        [each.env for each in envs],
+        policy,
+        starts=starts,
+        standing=standing,
+        watchdog=watchdog,
+    )
+    if task.replay_steps:
+        for b, (each, place) in enumerate(zip(envs, trajectory.snapshots, strict=True)):
+            if place:
+                observation = trajectory.observation[-1, b].copy()
+                each.standing = Standing(place=place, observation=observation)
     return _Result(
         payload=encode_trajectory(trajectory),
         steps=trajectory.num_steps,

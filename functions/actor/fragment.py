@@ -26,7 +26,7 @@ from shared.environments.games import FinishedGame, games_of
 from shared.environments.spaces import checked_observation, is_image
 from shared.environments.state import replay
 from shared.environments.state.keeper import Arrays, StateError
-from shared.environments.state.replay import Recorder
+from shared.environments.state.replay import Recorder, Standing
 from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import Snapshot, decode, encode, resume
 
@@ -56,6 +56,7 @@ class Fragment:
         horizon: int | None = None,
         continues: bool = False,
         replay_steps: int = 0,
+        standing: Sequence[Standing | None] = (),
         discount: float = 1.0,
     ) -> None:
         """Take no step yet.
@@ -67,6 +68,7 @@ class Fragment:
             horizon: Steps after a reset at which an episode is cut; None leaves it to them.
             continues: Whether episodes are left for others to go on with.
             replay_steps: Longest episode that is left as its actions; 0 leaves them as states.
+            standing: Where each environment stands; such an episode need not be repeated.
             discount: Of the discounted return that goes on with an episode.
         """
         space = envs[0].observation_space
@@ -94,6 +96,7 @@ class Fragment:
         self._discount = discount
         self._left: list[bytes] = [b""] * len(envs) if continues else []
         self._replay_steps = replay_steps if continues else 0
+        self._standing = standing
         self._recorders: list[Recorder] = []
         """Of each environment, where episodes are left as their actions."""
         if self._replay_steps:
@@ -181,13 +184,14 @@ class Fragment:
     def _repeated(self, b: int, left: bytes) -> bool:
         """Go on with an episode after its actions were repeated; return False if that failed."""
         try:
-            episode = replay.decode(left)
-            start = self._recorders[b].repeat(episode, discount=self._discount)
+            standing = self._standing[b] if self._standing else None
+            start = self._recorders[b].take_up(left, standing, discount=self._discount)
             self.observation[0, b] = self._first((start, None))
         except Exception as error:  # an environment may raise anything
             self._tell_begun_anew(b, error)
             self.lost_replays += isinstance(error, replay.ReplayError)
             return False
+        episode = self._recorders[b].episode
         self._returns[b], self._lengths[b] = episode.episode_return, len(episode.actions)
         self._discounted[b] = self._earlier[b] = episode.discounted_return
         return True

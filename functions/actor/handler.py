@@ -45,7 +45,7 @@ def _end(error: RolloutError) -> NoReturn:
 
 
 _watchdog = Watchdog(timeout_s=_settings.step_timeout_s, give_up=_end, ends_process=True)
-_actor = Actor(_cache, watchdog=_watchdog)
+_actor = Actor(_cache, watchdog=_watchdog, kept_environments=_settings.kept_environments)
 _invocations = itertools.count()
 
 

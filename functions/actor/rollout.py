@@ -26,6 +26,7 @@ from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env
 from shared.environments.games import games_of, whole_games
 from shared.environments.spaces import checked_observation
+from shared.environments.state.replay import Standing
 from shared.policy.action_mapping import action_map
 from shared.policy.distributions import Action
 from shared.policy.fragment_sampler import FragmentSampler
@@ -44,6 +45,7 @@ def sample_fragment(
     policy: NumpyPolicy,
     *,
     starts: Sequence[bytes] = (),
+    standing: Sequence[Standing | None] = (),
     watchdog: Watchdog | None = None,
 ) -> Trajectory:
     """Take `task.steps` sampled steps, shared equally among the environments.
@@ -57,6 +59,7 @@ def sample_fragment(
         envs: `task.num_envs` environments of the same kind.
         policy: Samples the actions.
         starts: Where the episodes to go on with were left; an empty one begins anew.
+        standing: Where each environment stands; None where it is to be reset first.
         watchdog: Notices a step or reset that hangs.
 
     Raises:
@@ -75,6 +78,7 @@ def sample_fragment(
         horizon=task.horizon,
         continues=task.continues,
         replay_steps=task.replay_steps,
+        standing=standing,
         discount=task.discount,
     )
     dropped = DroppedEpisodes(

@@ -162,7 +162,7 @@ def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     Raises:
         CommandError: As for `own_packages`.
     """
-    packages, step_timeout_s = own_packages(option), read_settings().step_timeout_s
+    packages, settings = own_packages(option), read_settings()
     variables = {}
     if packages:
         variables["NITRO_ENVIRONMENT_PACKAGES"] = ",".join(packages)
@@ -170,6 +170,8 @@ def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
         modules = (name.partition(":")[0] for name in packages if ".py" not in name)
         variables["PYTHONPATH"] = module_path(folders_of(modules))
         variables["NITRO_FOLDER"] = str(Path.cwd())
-    if step_timeout_s is not None:
-        variables["NITRO_STEP_TIMEOUT_S"] = str(step_timeout_s)
+    if settings.step_timeout_s is not None:
+        variables["NITRO_STEP_TIMEOUT_S"] = str(settings.step_timeout_s)
+    if settings.kept_environments is not None:
+        variables["NITRO_KEPT_ENVIRONMENTS"] = str(settings.kept_environments)
     return variables

@@ -23,6 +23,8 @@ GRADIENT_MEMORY_MB = 1769
 """One full core."""
 GRADIENT_TIMEOUT_S = 15
 """Longest run of one gradient."""
+KEPT_ENVIRONMENTS = 6
+"""That an actor keeps with episodes which would be repeated otherwise, by default."""
 MEMORY_MB = 1024
 """Actor memory (section 8.1)."""
 PROVISIONED = 64
@@ -139,7 +141,8 @@ def _module(name: str) -> tuple[str, ...]:
 
 
 def _emulator(plan: LocalPlan) -> ProcessPlan:
-    actor = {"NITRO_CACHE_URL": plan.redis_url, **plan.actor_variables}
+    kept = {"NITRO_KEPT_ENVIRONMENTS": str(KEPT_ENVIRONMENTS)}
+    actor = {"NITRO_CACHE_URL": plan.redis_url, **kept, **plan.actor_variables}
     env = {
         "NITRO_EMULATOR_HOST": LOOPBACK,
         "NITRO_EMULATOR_PORT": str(plan.ports.invoke),
@@ -151,6 +154,7 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
         "NITRO_EMULATOR_TIMEOUT_S": str(TIMEOUT_S),
         "NITRO_EMULATOR_CONCURRENCY_LIMIT": str(plan.max_concurrency),
         "NITRO_EMULATOR_PROCESSES": str(plan.processes),
+        "NITRO_EMULATOR_AFFINITY_FIELDS": json.dumps(["job_id", "mode", "actor_index"]),
         "NITRO_EMULATOR_EAGER": "true",  # actors load while the learner loads
         "NITRO_EMULATOR_VARIABLES": json.dumps(actor),
         "NITRO_EMULATOR_SECOND__NAME": GRADIENT_FUNCTION,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
+from services.emulator.affinity import Affinity
 from services.emulator.api.endpoint import throttled
 from services.emulator.environments.environment import Environment, State
 from services.emulator.faults import Faults
@@ -49,6 +50,7 @@ class Dispatcher:
         self._backlog: deque[Invocation] = deque()
         self._queue: deque[Invocation] = deque()
         self._idle: list[Environment] = []
+        self._affinity = Affinity()
         self._running: dict[str, Environment] = {}
         self._accepted_at: dict[int, float] = {}
         self._closed = False
@@ -113,10 +115,8 @@ class Dispatcher:
         self._match()
 
     def _match(self) -> None:
-        # The environment used last is the warmest, so it goes first.
         while self._queue and self._idle:
-            environment = self._idle.pop()
-            invocation = self._queue.popleft()
+            invocation, environment = self._affinity.pair(self._queue, self._idle)
             environment.state, environment.invocation = State.BUSY, invocation
             if environment.poll is not None:
                 environment.poll.set_result(invocation)

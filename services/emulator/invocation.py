@@ -34,6 +34,8 @@ class Invocation:
     version: str
     trace_id: str
     client_context: str = "null"
+    kind: str = ""
+    """Equal for events that one environment runs best; empty where any does."""
     asynchronous: bool = False
     wants_log: bool = False
     """The caller asked for the log's tail."""
@@ -62,6 +64,7 @@ class Invocation:
             version=self.version,
             trace_id=self.trace_id,
             client_context=self.client_context,
+            kind=self.kind,
             asynchronous=True,
             attempts_left=0 if duplicate else self.attempts_left - 1,
             duplicate=duplicate,

@@ -128,6 +128,9 @@ class Settings(BaseSettings):
     """`processes`: the emulator starts environments; `external`: they come to the Runtime API."""
     processes: int = Field(default_factory=usable_cores, ge=1, le=1024)
     """Environments in mode `processes`: how many invocations really run at once."""
+    affinity_fields: tuple[str, ...] = ()
+    """Fields of an event, as JSON list. Events with equal values run on the same environment, where
+    that costs no time."""
     eager: bool = False
     """Start all environments at once and be ready when they are, instead of on demand."""
     task_root: Path = Path()

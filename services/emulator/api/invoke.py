@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from services.emulator.affinity import kind_of_event
 from services.emulator.api.endpoint import Endpoint, ServiceError, invalid_parameter, read_body
 from services.emulator.api.function import Function, Target
 from services.emulator.dispatcher import Dispatcher
@@ -109,6 +110,7 @@ class InvokeApi:
             version=target.version,
             trace_id=request.headers.get("x-amzn-trace-id") or _trace_id(),
             client_context=_client_context(request.headers.get("x-amz-client-context")),
+            kind=kind_of_event(payload, self._settings.affinity_fields),
         )
 
     async def _configuration(self, request: Request) -> Response:

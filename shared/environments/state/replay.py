@@ -17,7 +17,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from shared.environments.state.keeper import StateError
 from shared.trajectory import codec
@@ -49,6 +49,28 @@ class Replay:
     """Undiscounted return where it was left."""
     discounted_return: float = 0.0
     """Rewards until then, each discounted once for every step that followed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where an environment stands."""
+
+    place: bytes
+    """The episode as it was left there."""
+    observation: NDArray[Any]
+    """The one that its next action answers."""
+    generators: tuple[Any, ...] = field(default_factory=lambda: (random.getstate(), _numpy_state()))
+    """Python's and NumPy's global ones."""
+
+    def restore_generators(self) -> None:
+        """Set the global generators to what they were."""
+        python, ours = self.generators
+        random.setstate(python)
+        np.random.set_state(ours)  # noqa: NPY002 - the one that environments draw from
+
+
+def _numpy_state() -> Any:  # noqa: ANN401 - NumPy's own
+    return np.random.get_state()  # noqa: NPY002 - as above
 
 
 class Recorder:
@@ -83,6 +105,24 @@ class Recorder:
         episode.checksum = self._checksum(taken[0], episode.checksum)
         return taken
 
+    def take_up(self, left: bytes, standing: Standing | None, *, discount: float) -> Any:  # noqa: ANN401
+        """Go on with an episode; return the observation that its next action answers.
+
+        Args:
+            left: The episode as it was left.
+            standing: Where the environment stands; if that is there, nothing is repeated.
+            discount: Of the episode's discounted return.
+
+        Raises:
+            StateError: It cannot be read, or is another episode when it is repeated.
+        """
+        episode = decode(left)
+        if standing is None or standing.place != left:
+            return self.repeat(episode, discount=discount)
+        standing.restore_generators()
+        self.episode = episode
+        return standing.observation
+
     def repeat(self, left: Replay, *, discount: float) -> Any:  # noqa: ANN401
         """Repeat an episode; return the observation that its next action answers.
 
@@ -109,6 +149,7 @@ class Recorder:
             raise ReplayError("repeated, the episode has other observations")
         if (total, discounted) != (left.episode_return, left.discounted_return):
             raise ReplayError("repeated, the episode has other rewards")
+        self.episode.episode_return, self.episode.discounted_return = total, discounted
         return observation
 
     def _checksum(self, observation: Any, before: int) -> int:  # noqa: ANN401

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from functions.actor import actor as actor_module
-from functions.actor import watchdog
+from functions.actor import warm, watchdog
 from functions.actor.actor import Actor, PolicyUnavailableError
 from functions.actor.errors import RolloutError
 from functions.actor.watchdog import CONSTRUCTION, STEP, Watchdog
@@ -197,7 +197,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[Env]:
         environments.append(env)
         return environments[-1]
 
-    monkeypatch.setattr(actor_module, "make_environment", build)
+    monkeypatch.setattr(warm, "make_environment", build)
     return environments
 
 
@@ -417,7 +417,7 @@ def test_one_that_hangs_in_closing_alone_is_logged_and_soon_given_up(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(actor_module, "CLOSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(warm, "CLOSE_TIMEOUT_S", 0.1)
     actor = Actor(cache)
     actor.run(make_task(job_id=job, env_kwargs={"script": "........h"}), cold_start=False)
     actor.close()

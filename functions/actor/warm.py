@@ -1,0 +1,115 @@
+"""The environments of a process: which are warm, and where their episodes stand.
+
+A process may still have an environment that stands just where an episode was left. It then goes on
+with it, and repeats nothing. No result depends on that: a repeated episode is the same to the bit.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from functions.actor.watchdog import CONSTRUCTION, Watchdog
+from shared.contracts.rollouts import RolloutTask
+from shared.environments.building import Env, make_environment
+from shared.environments.state.replay import Standing
+
+_LOG = logging.getLogger(__name__)
+CLOSE_TIMEOUT_S = 2.0
+"""Longest time that the end of an environment is waited for."""
+
+
+@dataclass(slots=True, eq=False)
+class WarmEnv:
+    """One environment."""
+
+    env: Env
+    standing: Standing | None = None
+    """None where its next use begins with a reset."""
+
+
+class WarmEnvironments:
+    """Environments of one kind, for one rollout after the other."""
+
+    def __init__(self, *, most: int, watchdog: Watchdog | None) -> None:
+        """Begin with none.
+
+        Args:
+            most: How many may wait with an episode, beyond those that a rollout needs.
+            watchdog: Notices a constructor that hangs.
+        """
+        self._most = most
+        self._watchdog = watchdog
+        self._kind: tuple[str, bool, bool] | None = None
+        """As JSON, whether rewards are raw, and whether resets build the environment anew."""
+        self._all: list[WarmEnv] = []
+        """Those that were used last come last."""
+
+    def take(self, task: RolloutTask, starts: Sequence[bytes]) -> list[WarmEnv]:
+        """Return a rollout's environments, those that stand where its episodes were left first.
+
+        Args:
+            task: Which, and how many.
+            starts: Where its episodes were left.
+
+        Raises:
+            UnsupportedEnvironment: One cannot be built.
+        """
+        # Without wrappers there is no difference, and both modes share their environments.
+        raw_rewards = task.mode == "evaluate" and bool(task.env.wrappers)
+        # As JSON: in Python an argument of 1 equals one of True and one of 1.0.
+        kind = (task.env.model_dump_json(), raw_rewards, task.rebuild)
+        if self._kind != kind:
+            self.close()
+            self._kind = kind
+        num_envs = task.num_envs if task.mode == "sample" else 1
+        waiting = {each.standing.place: each for each in self._all if each.standing is not None}
+        taken = [waiting.pop(place, None) for place in (*starts, *[b""] * num_envs)[:num_envs]]
+        free = [each for each in self._all if each not in taken]
+        # One that stands nowhere first, then the one that has waited longest.
+        free.sort(key=lambda each: each.standing is not None)
+        room = max(num_envs, self._most) - len(self._all)
+        for b, each in enumerate(taken):
+            if each is None:
+                builds = not free or (free[0].standing is not None and room > 0)
+                taken[b] = self._built(task, raw_rewards) if builds else free.pop(0)
+                room -= builds
+        used = [each for each in taken if each is not None]
+        self._all = [each for each in self._all if each not in used] + used
+        return used
+
+    def _built(self, task: RolloutTask, raw_rewards: bool) -> WarmEnv:
+        watch: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self._watchdog is not None:
+            watch = self._watchdog.watching(
+                task.env.env_id, lambda: len(self._all), awaited=CONSTRUCTION
+            )
+        with watch:
+            env = make_environment(task.env, raw_rewards=raw_rewards, rebuild=task.rebuild)
+        self._all.append(WarmEnv(env))
+        return self._all[-1]
+
+    def close(self) -> None:
+        """Close all of them."""
+        envs, self._all, self._kind = self._all, [], None
+        for each in envs:
+            _close(each.env)
+
+
+def _close(env: Env) -> None:
+    """Close an environment, and go on without it: the next task is not to blame for this one."""
+    env_id = "an environment" if env.spec is None else env.spec.id
+
+    def close() -> None:
+        try:
+            env.close()
+        except Exception as error:  # an environment may raise anything
+            _LOG.warning("environment not closed", extra={"env": env_id, "why": repr(error)})
+
+    closing = threading.Thread(target=close, name="close", daemon=True)
+    closing.start()
+    closing.join(CLOSE_TIMEOUT_S)
+    if closing.is_alive():
+        why = f"{env_id}: closing it has not ended for {CLOSE_TIMEOUT_S:g} s"
+        _LOG.warning("environment not closed", extra={"env": env_id, "why": why})
