@@ -12,7 +12,10 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from rich.table import Table
 
 from nitro.errors import CommandError
+from nitro.foreign_output import foreign_code
+from nitro.local.own_environments import own_packages
 from nitro.spec.starting_job import PRESET, starting_job, train_spec
+from shared.contracts.going_on import resized
 from shared.contracts.job_spec import PRESET_WARM, Warm
 from shared.contracts.jobs import resolve_for
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
@@ -70,10 +73,13 @@ def environment_report(env_id: str) -> PresetReport:
     from shared.environments.spaces import UnsupportedEnvironment
 
     usual, spec = starting_job(env_id), train_spec(options={"env_id": env_id}).resolved()
+    own_packages(None)
     try:
-        environment = describe(spec.environment_ref)
+        with foreign_code():
+            environment = describe(spec.environment_ref)
     except UnsupportedEnvironment as error:
         raise CommandError(str(error)) from error
+    spec = resized(spec, environment)
     rows = _rows(resolve_for(spec, environment), preset=spec.preset)
     return PresetReport(
         env_id=env_id,
@@ -92,7 +98,7 @@ def environment_report(env_id: str) -> PresetReport:
         ),
         training={
             "samples_per_round": spec.samples_per_round,
-            "scaling.num_actors": usual.num_actors,
+            "actors.max": spec.actors.max,
             "stop.max_rounds": spec.stop.max_rounds,
         },
     )
