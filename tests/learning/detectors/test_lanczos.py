@@ -8,6 +8,7 @@ from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from learning.detectors.lanczos import LanczosResult, extreme_eigenvalues
+from shared.contracts.job_spec import DetectorRule
 
 SIZE = 120
 SPECTRA = {
@@ -96,6 +97,28 @@ def test_the_smaller_end_is_found_as_exactly_as_the_larger(sign: float) -> None:
     )
     ends = (diagonal.min().item(), diagonal.max().item())
     assert (found.lambda_min, found.lambda_max) == pytest.approx(ends, rel=0.01)
+
+
+def test_an_inner_eigenvalue_hardly_ever_passes_for_an_end() -> None:
+    """If the start has next to no part along an end, a neighbour of that end is found first."""
+    tolerance = DetectorRule().tolerance
+    off = []
+    for seed in range(290):
+        random = np.random.default_rng(seed)
+        ends = random.uniform(0.2, 1.0, 6) * np.array([1.0, 1.0, 1.0, -1.0, -1.0, -1.0])
+        diagonal = torch.from_numpy(np.concatenate((random.normal(0.0, 0.05, 1994), ends)))
+        found = extreme_eigenvalues(
+            lambda vector, diagonal=diagonal: diagonal * vector,  # type: ignore[misc]
+            len(diagonal),
+            max_matvecs=DetectorRule().max_matvecs,
+            tolerance=tolerance,
+            dtype=torch.float64,
+            seed=seed,
+        )
+        ratio = found.lambda_max / found.lambda_min
+        off.append(abs(ratio / (diagonal.max() / diagonal.min()).item() - 1.0))
+    assert sum(error > 0.01 for error in off) <= 3, "ten with a residual of 1 %"
+    assert max(off) < 0.02
 
 
 def test_an_end_at_zero_is_not_looked_for_without_end() -> None:
