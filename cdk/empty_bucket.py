@@ -1,4 +1,4 @@
-"""Empties the bucket of runs: `python -m cdk.empty_bucket`, the first step of `make destroy`.
+"""Ends what runs and empties the bucket: `python -m cdk.empty_bucket`, `make destroy`'s first step.
 
 CloudFormation removes no bucket that holds anything, and the CDK's own way around that is a
 Lambda function in the stack that may delete everything at any time. Where `retain_runs` is set the
@@ -15,6 +15,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cdk.app import configured
+from cdk.drain import drain
 from shared.deployment.config import ConfigError
 
 if TYPE_CHECKING:
@@ -73,34 +74,35 @@ def empty(bucket: str, *, region: str | None = None) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Empty the configured stack's bucket, unless its runs are to be kept; return the exit code."""
+    """End what the configured stack runs, and empty its bucket unless runs are to be kept.
+
+    Returns:
+        The exit code.
+    """
     try:
         config = configured()
         # The CDK goes by this variable, of which boto3 knows nothing.
         region = config.region or os.environ.get("AWS_REGION")
         bucket = bucket_of(config.name, region=region, account=config.account)
         if config.retain_runs:
-            return _keep_runs(config.name, region=region)
-        if "--yes" not in arguments and not _confirmed(bucket):
+            going = not_kept(config.name, region=region)
+            if going:
+                sys.stderr.write(
+                    "retain_runs is set, but not in what was deployed: with the stack would go "
+                    f"{', '.join(going)}; `make deploy` first\n"
+                )
+                return _FAILED
+        elif "--yes" not in arguments and not _confirmed(bucket):
             sys.stderr.write("nothing was deleted\n")
             return _FAILED
-        num_deleted = empty(bucket, region=region)
-    except (BotoCoreError, ClientError, ConfigError, LookupError) as error:
+        drain(config.name, region=region)
+        if config.retain_runs:
+            sys.stderr.write("retain_runs is set: the runs stay\n")
+        else:
+            sys.stderr.write(f"{empty(bucket, region=region)} objects deleted\n")
+    except (BotoCoreError, ClientError, ConfigError, LookupError, TimeoutError) as error:
         sys.stderr.write(f"the bucket of runs was not emptied: {error}\n")
         return _FAILED
-    sys.stderr.write(f"{num_deleted} objects deleted\n")
-    return 0
-
-
-def _keep_runs(stack: str, *, region: str | None) -> int:
-    going = not_kept(stack, region=region)
-    if going:
-        sys.stderr.write(
-            "retain_runs is set, but not in what was deployed: with the stack would go "
-            f"{', '.join(going)}; `make deploy` first\n"
-        )
-        return _FAILED
-    sys.stderr.write("retain_runs is set: the runs stay\n")
     return 0
 
 
