@@ -81,7 +81,7 @@ def _on() -> tuple[list[int], int]:
 
 def test_services_and_machines_end_even_if_one_is_turned_on_again(stack: str) -> None:
     assert _on() == ([1, 1], 1)
-    turned_on = []
+    turned_on: list[str] = []
 
     def pause(seconds: float) -> None:
         assert seconds > 0
