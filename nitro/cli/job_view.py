@@ -56,6 +56,7 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         ("environment", spec.env_id),
         ("status", job.status + (f" ({job.stop_reason})" if job.stop_reason else "")),
         *((("waits for", wait_text(job.waits_for)),) if job.waits_for else ()),
+        *(("warning", text) for text in job.warnings),
         ("created", _time(job.created_at)),
         ("started", _time(job.started_at)),
         ("finished", _time(job.finished_at)),

@@ -60,6 +60,8 @@ class LineView:
         if snapshot.job.status != self._status:
             self._status = snapshot.job.status
             self.note(f"{snapshot.job.job_id}: {self._status}")
+            for text in snapshot.job.warnings if self._status == "queued" else ():
+                self.note(f"warning: {text}")
         if snapshot.job.waits_for != self._wait:
             self._wait = snapshot.job.waits_for
             if self._wait:
@@ -161,6 +163,7 @@ def panel(snapshot: Snapshot) -> RenderableType:
         lines.append(Text(told, style="yellow", no_wrap=True, overflow="ellipsis"))
     if job.waits_for:
         lines.append(Text(f"waits for {wait_text(job.waits_for)}", style="yellow"))
+    lines += [Text(plain(text), style="yellow") for text in job.warnings]
     title = f"{job.spec.env_id} · {job.spec.algorithm} · seed {job.spec.seed} · {job.job_id}"
     return Panel(Group(*lines), title=Text(plain(title)), title_align="left", padding=(0, 1))
 

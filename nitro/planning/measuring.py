@@ -69,6 +69,7 @@ class Sampled:
     reset_s: float
     call_s: float
     bytes_per_sample: float
+    policy_bytes: float
     trajectories: Sequence[Trajectory]
 
 
@@ -116,6 +117,7 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
             update_s=sum(taken) + CHECKPOINT_S,
             gpu_update_s=on_gpu + CHECKPOINT_S,
             bytes_per_sample=sampled.bytes_per_sample,
+            policy_bytes=sampled.policy_bytes,
         )
 
 
@@ -174,6 +176,7 @@ def sample(job: Job, *, clock: Clock = time.perf_counter) -> Sampled:
         reset_s=reset_s,
         call_s=decoding_s + beginning_s + encoding_s + _REQUEST_S,
         bytes_per_sample=len(encoded) / trajectories[-1].num_steps,
+        policy_bytes=float(len(payload)),
         trajectories=trajectories,
     )
 

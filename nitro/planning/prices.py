@@ -4,7 +4,7 @@ from nitro.planning.ways import Learner
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.learner_kind import LearnerKind
 from shared.deployment.config import NitroConfig
-from shared.deployment.machines import LEARNER_START_S
+from shared.deployment.machines import LEARNER_START_S, network_mb_per_s
 from shared.hyperparameters.presets import ALGORITHMS, resolve
 from shared.money.costs import MB_PER_GB, CostBasis
 from shared.money.prices import RETIRED_INSTANCES
@@ -21,7 +21,12 @@ def learners(config: NitroConfig) -> tuple[Learner, ...]:
     basis = cost_basis(config)
     kinds: tuple[LearnerKind, ...] = ("cpu", "gpu") if config.learner_instance_types else ("cpu",)
     return tuple(
-        Learner(kind=kind, basis=basis.with_learner(kind), start_s=LEARNER_START_S[kind])
+        Learner(
+            kind=kind,
+            basis=basis.with_learner(kind),
+            start_s=LEARNER_START_S[kind],
+            cache_bytes_per_s=_cache_bytes_per_s(config),
+        )
         for kind in kinds
     )
 
@@ -38,7 +43,12 @@ def function_learner(config: NitroConfig, spec: JobSpec) -> Learner | None:
         start_s=LEARNER_START_S["cpu"],
         calls=passes * spec.learner_functions.slices,
         functions=spec.learner_functions.num,
+        cache_bytes_per_s=_cache_bytes_per_s(config),
     )
+
+
+def _cache_bytes_per_s(config: NitroConfig) -> float:
+    return 1e6 * network_mb_per_s(config.cache_node_type)
 
 
 def cost_basis(config: NitroConfig) -> CostBasis:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nitro.planning.workload import Workload, rounds
+from nitro.planning.workload import Workload, cache_bytes, rounds
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.message import Message, NonNegativeFloat, PositiveInt
 from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds
@@ -41,6 +41,8 @@ class Learner:
     """Gradients of an update that functions compute."""
     functions: int = 1
     """How many compute at a time."""
+    cache_bytes_per_s: float = math.inf
+    """What the network of the cache's node sustains."""
 
     def update_s(self, workload: Workload) -> float:
         """Return the learner's work after a round."""
@@ -173,6 +175,8 @@ def serverless_rounds(workload: Workload, learner: Learner, num_actors: int) -> 
     update_usd = learner.gradients_usd(workload)
     for kind in rounds(workload, num_actors, basis, learner_s=learner.update_s(workload)):
         round_s = serverless_round_s(kind.measured, basis)
+        # A node may send faster for a while, but not in round after round.
+        round_s = max(round_s, cache_bytes(workload, kind.measured) / learner.cache_bytes_per_s)
         items = (*held_items(round_s, basis), *execution_items(kind.measured, basis))
         wall_s += kind.count * round_s
         usd += kind.count * sum(item.amount_usd for item in items)

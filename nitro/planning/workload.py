@@ -49,6 +49,8 @@ class Workload(Message):
     """The same on a GPU."""
     bytes_per_sample: NonNegativeFloat
     """Of a trajectory, as it is sent."""
+    policy_bytes: NonNegativeFloat = 0.0
+    """Of a policy, which every actor fetches."""
 
     def steps_of(self, num_actors: int) -> int:
         """Return the steps of each of so many actors."""
@@ -131,6 +133,12 @@ def _round(
         learner_s=learner_s,
         cold=max(0, invocations - basis.provisioned) if first else 0,
     )
+
+
+def cache_bytes(workload: Workload, measured: MeasuredRound) -> float:
+    """Return what the cache sends in a round: policies to actors, trajectories to the learner."""
+    received_bytes = (measured.overhead_s - PLAN_S) * NETWORK_BYTES_PER_S
+    return measured.num_invocations * workload.policy_bytes + received_bytes
 
 
 def foretold_round(

@@ -202,6 +202,7 @@ class Components:
             partial(self.store.with_status, LIVE),
             cache_memory_mb=settings.cache_memory_mb,
             has_gpu=settings.has_gpu,
+            cache_node=settings.cache_node if settings.starts_learners else None,
         )
         changes = JobChanges(
             store=self.store, launches=self.launches, gradients=self.gradients, now=self.now

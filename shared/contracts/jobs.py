@@ -87,6 +87,8 @@ class Job(Message):
     progress: JobProgress = JobProgress()
     waits_for: Wait | None = None
     """Set where it cannot go on at once after a restart."""
+    warnings: tuple[str, ...] = ()
+    """What will make it slow, as far as that was known when it was queued."""
     spent_usd: NonNegativeFloat = 0.0
     switches: tuple[ScalingSwitch, ...] = ()
     """Changes of the scaling policy, in order of their rounds; `spec.scaling` is the first one."""

@@ -1,5 +1,6 @@
 """Machines on AWS: how much of them can be used, and how long a learner takes to start."""
 
+import math
 from collections.abc import Iterable, Mapping
 
 from shared.contracts.learner_kind import LearnerKind
@@ -42,6 +43,14 @@ _NODE_MEMORY_GIB = {
     "cache.r7g.large": 13.07,
 }
 """As published."""
+_NODE_MB_PER_S = {
+    "cache.t4g.micro": 8.0,
+    "cache.t4g.small": 16.0,
+    "cache.t4g.medium": 32.0,
+    "cache.r7g.large": 117.0,
+}
+"""What a node's network sustains, each way: its baseline as published. All can do more for some
+minutes."""
 
 
 def task_memory_mb(instance_type: str) -> int:
@@ -82,6 +91,17 @@ def smallest_node(memory_mb: float) -> str | None:
     """Return the smallest node that can hold so much; None where none can."""
     nodes = sorted(_NODE_MEMORY_GIB, key=_NODE_MEMORY_GIB.__getitem__)
     return next((node for node in nodes if usable_memory_mb(node) >= memory_mb), None)
+
+
+def network_mb_per_s(node_type: str) -> float:
+    """Return what a node's network sustains; infinity where the type is not in the table."""
+    return _NODE_MB_PER_S.get(node_type, math.inf)
+
+
+def node_for_traffic(mb_per_s: float) -> str:
+    """Return the smallest node that sustains so much; the largest where none does."""
+    nodes = sorted(_NODE_MB_PER_S, key=_NODE_MB_PER_S.__getitem__)
+    return next((node for node in nodes if _NODE_MB_PER_S[node] >= mb_per_s), nodes[-1])
 
 
 def _memory_mb(table: Mapping[str, float], kind: str, *, share: float, refusal: str) -> int:

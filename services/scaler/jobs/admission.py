@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from services.scaler.api.problem import ApiError, field_errors, refuse_wrong
 from services.scaler.gradients.pricing import calls_per_update
+from services.scaler.jobs.cache_traffic import traffic_warnings
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.network_size import (
     function_errors,
@@ -75,12 +76,15 @@ class Admission:
         *,
         cache_memory_mb: int,
         has_gpu: bool = True,
+        cache_node: str | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._quota = quota
         self._live = live
         self._cache_bytes = cache_memory_mb * _MB
         self._has_gpu = has_gpu
+        self.cache_node = cache_node
+        """The cache's node on AWS; None elsewhere."""
 
     def waits_for_an_actor(self, spec: JobSpec) -> bool:
         """Whether one has to describe the job's environment first."""
@@ -154,14 +158,16 @@ class Admission:
         return clients + sum(max(each) for kind, each in sizes.items() if kind != learner)
 
 
-def admitted(job: Job, environment: EnvironmentSpec) -> Job:
-    """Return a job as it is queued, with what its environment decides."""
+def admitted(job: Job, environment: EnvironmentSpec, cache_node: str | None) -> Job:
+    """Return a job as it is queued, with what its environment and the cache's node decide."""
+    slow = () if cache_node is None else traffic_warnings(job.spec, environment, cache_node)
     return job.model_copy(
         update={
             "spec": resized(job.spec, environment),
             "status": "queued",
             "environment": environment,
             "learner": learner_in(job.spec, environment),
+            "warnings": slow,
             "full_hyperparameters": resolve_for(job.spec, environment).model_dump(),
         }
     )

@@ -128,7 +128,8 @@ class CheckDesk:
             self.on_queued()
 
     def _admitted(self, environment: EnvironmentSpec, record: JobRecord) -> Change:
-        updated = {"job": admitted(record.job, environment), "queued_at": self.now()}
+        job = admitted(record.job, environment, self.admission.cache_node)
+        updated = {"job": job, "queued_at": self.now()}
         return Change(record=record.model_copy(update=updated))
 
     def _failed(self, stop_reason: StopReason, why: str, record: JobRecord) -> Change:

@@ -233,7 +233,7 @@ class JobService:
         if admission.waits_for_an_actor(spec):
             admission.refuse_at_once(spec, pricing)
             return job
-        return admitted(job, admission.admit(spec, pricing))
+        return admitted(job, admission.admit(spec, pricing), admission.cache_node)
 
     def _go_on(self, job: Job) -> None:
         """Tell whoever takes a job from here."""

@@ -1,5 +1,8 @@
 """Times and dollars of ways to train, against what they come to by hand."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from nitro.planning.prices import function_learner
@@ -30,6 +33,17 @@ def test_a_serverless_round_is_plan_launch_slowest_actor_and_update() -> None:
     held_usd = projected.wall_s * CPU.basis.base_usd_per_s
     requests_usd = 100 * num * 0.2e-6
     assert projected.usd == pytest.approx(held_usd + gb_s * 0.0000166667 + requests_usd, rel=1e-3)
+
+
+def test_rounds_are_no_faster_than_the_caches_network() -> None:
+    job = a_job(policy_bytes=6e6, total_steps=40_960)
+    small = serverless(job, CPU, 16)
+    num_rounds = job.num_rounds(16)
+    assert small.wall_s - CPU.start_s >= num_rounds * 16 * 6e6 / 8e6
+    larger = replace(CPU, cache_bytes_per_s=math.inf)
+    assert serverless(job, larger, 16).wall_s < small.wall_s / 2
+    light = a_job(total_steps=40_960)
+    assert serverless(light, larger, 16) == serverless(light, CPU, 16)
 
 
 def test_only_the_first_round_waits_for_new_environments() -> None:
