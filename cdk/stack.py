@@ -114,7 +114,6 @@ class NitroStack(Stack):
         switch_log = [self._dead_man.log_group.log_group_arn]
         alias = [self._actor.alias.function_arn]
         table = [self.stores.jobs.table_arn]
-        queue = [f"{self.stores.jobs.table_arn}/index/queue"]
         bucket = [self.stores.runs.bucket_arn]
         runs = [self.stores.runs.arn_for_objects(f"{RUNS_PREFIX}/*")]
         learners = [service.service_arn for service in self._learners.values()]
@@ -142,13 +141,10 @@ class NitroStack(Stack):
         _allow(scaler, learners, "ecs:UpdateService")
         _allow(scaler, ["*"], "ecs:ListTasks", cluster=self._cluster.cluster_arn)
         _allow(scaler, table, "dynamodb:GetItem")
-        _allow(scaler, table, "dynamodb:BatchGetItem")
         _allow(scaler, table, "dynamodb:PutItem")
-        _allow(scaler, table, "dynamodb:UpdateItem")
         _allow(scaler, table, "dynamodb:DeleteItem")
         _allow(scaler, table, "dynamodb:ConditionCheckItem")
-        _allow(scaler, table, "dynamodb:BatchWriteItem")
-        _allow(scaler, table + queue, "dynamodb:Query")
+        _allow(scaler, table, "dynamodb:Query")
         _allow(scaler, bucket, "s3:ListBucket", prefix=RUNS_PREFIX)
         _allow(scaler, runs, "s3:GetObject")  # for links that it signs
         _allow(scaler, runs, "s3:DeleteObject")

@@ -58,13 +58,6 @@ class Stores(Construct):
             ),
             removal_policy=removal,
         )
-        self.jobs.add_global_secondary_index(
-            index_name="queue",
-            partition_key=_string("gsi_pk"),
-            sort_key=_string("gsi_sk"),
-            # The jobs are read from the table. Whatever else the index held would be written twice.
-            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-        )
         self.token = _token(self, "Token", "Bearer token of the Nitro API")
         self.viewer_token = _token(
             self, "ViewerToken", "Token of the Nitro API for those who only look"

@@ -7,8 +7,10 @@ Nobody has the operator's token, so that nothing can be changed.
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,23 +24,27 @@ from nitro.local.ports import LOOPBACK
 from nitro.runs.reading import Run, read_cost, read_run, readable_jobs
 from services.scaler.api.connection import BoundedConnection
 from services.scaler.app import create_app
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord, PlannedAttempt, RoundEntry
+from services.scaler.book.sqlite import SqliteTable
+from services.scaler.book.table import StoreError
 from services.scaler.settings import Settings
-from services.scaler.store.base import Change, JobRecord, PlannedAttempt, RoundEntry, StoreError
-from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import FINISHED, Job, JobProgress
 from shared.contracts.rounds import LaunchCounts, RoundLine
 from shared.service.serving import keep_exit_code, listen
 
 _LEASE = "folder"
+_AT_ONCE = 25
+"""Rounds and ledger lines that are put into the book in one change."""
 _NOTHING_KNOWN = LaunchCounts(requested=0, succeeded=0, failed=0, reissued=0, throttled=0)
 """A run's record tells nothing of launches; who looks is shown none where none were requested."""
 _NOBODY = f"{LOOPBACK}:1"
 """Where neither a cache nor Lambda answers."""
 
 
-class RunFolderStore(SqliteStore):
-    """A store of runs that are read from their folders when they are first looked at."""
+class RunFolderBook(Book):
+    """A book of runs that are read from their folders when they are first looked at."""
 
     def __init__(self, path: Path, folders: Mapping[str, Path]) -> None:
         """Open an empty database.
@@ -47,7 +53,7 @@ class RunFolderStore(SqliteStore):
             path: The file of the database.
             folders: The run's folder of each job that is put into it.
         """
-        super().__init__(path)
+        super().__init__(SqliteTable(path), now=time.time)
         self._unread = dict(folders)
         self._reading = threading.Lock()
 
@@ -80,15 +86,24 @@ class RunFolderStore(SqliteStore):
         if job_id not in self._unread:
             return
         with self._reading:
-            record = self.job(job_id)
-            if record is None or job_id not in self._unread:
+            if job_id not in self._unread:
                 return
             try:
                 run = read_run(self._unread[job_id])
             except CommandError as error:
                 raise StoreError(str(error)) from error
-            self.commit(Change(record=record, rounds=entries(run), lines=run.ledger))
+            rounds = entries(run)
+            for start in range(0, max(len(rounds), len(run.ledger)), _AT_ONCE):
+                part = slice(start, start + _AT_ONCE)
+                self.change(job_id, partial(_grown, rounds[part], run.ledger[part]))
             del self._unread[job_id]
+
+
+def _grown(
+    rounds: tuple[RoundEntry, ...], lines: tuple[LedgerLine, ...], record: JobRecord
+) -> Change:
+    counted = record.model_copy(update={"num_lines": record.num_lines + len(lines)})
+    return Change(record=counted, rounds=rounds, lines=lines)
 
 
 def entries(run: Run) -> tuple[RoundEntry, ...]:
@@ -152,12 +167,12 @@ def finished_runs_app(runs_dir: Path) -> Iterator[tuple[FastAPI, str]]:
         )
     token = secrets.token_urlsafe(32)
     with TemporaryDirectory(prefix="nitro-dashboard-") as place:
-        store = RunFolderStore(
+        book = RunFolderBook(
             Path(place) / "runs.sqlite3", {job.job_id: folder for folder, job in jobs}
         )
         for folder, job in reversed(jobs):  # the newest one last, as they were submitted
-            store.create(folder_record(folder, job), None)
-        yield create_app(_settings(runs_dir, token), store=store, live=False), token
+            book.create(folder_record(folder, job))
+        yield create_app(_settings(runs_dir, token), book=book, live=False), token
 
 
 def _settings(runs_dir: Path, token: str) -> Settings:

@@ -15,8 +15,8 @@ from typing import IO
 
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.settings import ADDRESS_FILE, STATE_FOLDER, TOKEN_FILE
-from services.scaler.store.base import StoreError
-from services.scaler.store.moving import find_job, move_job
+from services.scaler.book.moving import find_job, move_job
+from services.scaler.book.table import StoreError
 
 _SECRET_BYTES = 32
 _PRIVATE = 0o700

@@ -1,6 +1,7 @@
 """The scaler process: `python -m services.scaler.app`.
 
-Exit codes: 0 after an orderly end, 2 when it cannot start (the message names what to change).
+Exit codes: 0 after an orderly end, 2 when it cannot start (the message names what to change), and 3
+when another scaler writes to the same table: started again, it goes on with what is there.
 """
 
 import logging
@@ -20,9 +21,10 @@ from services.scaler.api import problem
 from services.scaler.api.connection import BoundedConnection
 from services.scaler.api.guard import BearerGuard, BodyLimit, load_tokens
 from services.scaler.api.routes import api_routes
+from services.scaler.book.book import Book
+from services.scaler.book.table import StoreError
 from services.scaler.capacity.reconciler import Alarm
 from services.scaler.settings import Settings
-from services.scaler.store.base import Store, StoreError
 from services.scaler.web.serving import page_routes
 from services.scaler.wiring import Components
 from shared.artifacts.store import ArtifactError
@@ -38,6 +40,7 @@ from shared.service.serving import (
 from shared.service.tokens import TokenError
 
 _LOG = logging.getLogger(__name__)
+_FENCED = 3
 _DRAIN_S = 5
 """How long answers under way may take once the end was asked for."""
 
@@ -47,7 +50,7 @@ def create_app(
     *,
     now: Callable[[], float] = time.time,
     alarm: Alarm | None = None,
-    store: Store | None = None,
+    book: Book | None = None,
     live: bool = True,
 ) -> FastAPI:
     """Return the application; it starts and closes its parts, `app.state.parts`, with its lifespan.
@@ -56,7 +59,7 @@ def create_app(
         settings: All of it.
         now: The clock jobs and leases go by, in Unix seconds.
         alarm: What the capacity reconciler sleeps on; by default real time.
-        store: Where jobs are kept, in place of what the settings say.
+        book: Where jobs are kept, in place of what the settings say.
         live: Whether there is a system to run. False only shows the jobs of the store.
 
     Raises:
@@ -66,7 +69,7 @@ def create_app(
         ArtifactError: The place of the artifacts is malformed.
     """
     tokens = load_tokens(settings)
-    parts = Components(settings, now=now, alarm=alarm, store=store, live=live)
+    parts = Components(settings, now=now, alarm=alarm, book=book, live=live)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -131,11 +134,12 @@ def main() -> int:
         server.run(sockets=[listener])
         if not server.started:
             return _refuse("its parts did not start; the log above says why")
+    exit_code = _FENCED if app.state.parts.book.fenced else 0
     if not app.state.ended:
         # Threads still wait for actors; leaving the interpreter would wait for them too.
         logging.shutdown()
-        os._exit(0)
-    return 0
+        os._exit(exit_code)
+    return exit_code
 
 
 class _Server(uvicorn.Server):
@@ -144,6 +148,11 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, parts: Components) -> None:
         super().__init__(config)
         self._parts = parts
+        parts.book.on_fenced = self._end
+
+    def _end(self) -> None:
+        self._parts.bell.close()
+        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._parts.bell.close()

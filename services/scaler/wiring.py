@@ -9,6 +9,11 @@ from functools import partial
 from typing import get_args
 
 from services.scaler.api.readiness import Readiness
+from services.scaler.book.book import Book
+from services.scaler.book.dynamodb import DynamoDbTable
+from services.scaler.book.importing import import_old_file
+from services.scaler.book.sqlite import SqliteTable
+from services.scaler.book.table import Table
 from services.scaler.capacity.decision import LIVE, CapacityRule
 from services.scaler.capacity.heartbeat import Heartbeat
 from services.scaler.capacity.keep_alive import KeepAlive
@@ -33,9 +38,6 @@ from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
 from services.scaler.rounds.service import RoundService
 from services.scaler.settings import Settings
-from services.scaler.store.base import Store
-from services.scaler.store.dynamodb import DynamoDbStore
-from services.scaler.store.sqlite import SqliteStore
 from services.scaler.views.estimating import Estimates
 from services.scaler.views.listing import JobListing
 from services.scaler.views.logs import CloudWatchLogs, FileLogs, Logs, NoLogs
@@ -61,12 +63,12 @@ class Components:
         *,
         now: Callable[[], float] = time.time,
         alarm: Alarm | None = None,
-        store: Store | None = None,
+        book: Book | None = None,
         live: bool = True,
     ) -> None:
         """Construct every part; tests bring a clock, and an alarm that keeps to it.
 
-        A store that is brought is used in place of the one that the settings name. What is not
+        A book that is brought is used in place of the one that the settings name. What is not
         `live` shows what is in it, and starts nothing.
 
         Raises:
@@ -77,7 +79,7 @@ class Components:
         self.now = now
         self.settings = settings
         self._live = live
-        self.store = store or _store(settings)
+        self.book = book or Book(_table(settings), now=now)
         self._wire_stores(settings)
         self._wire_launching(settings)
         self._wire_capacity(settings, alarm or Alarm())
@@ -108,7 +110,7 @@ class Components:
             {
                 "cache": self.cache.ping,
                 "lambda_endpoint": self._function.concurrency_limit,
-                "store": self.store.check,
+                "store": self.book.check,
             },
             every_s=settings.readiness_every_s,
             now=time.monotonic,
@@ -139,7 +141,7 @@ class Components:
             cold_starts_per_s=settings.cold_starts_per_s,
         )
         self.gradients = GradientService(
-            store=self.store,
+            book=self.book,
             invoker=self._gradient_invoker,
             cache=self._gradient_cache,
             now=self.now,
@@ -157,7 +159,7 @@ class Components:
             timeout_s=settings.lambda_timeout_s,
         )
         self.lost = LostLaunches(
-            store=self.store,
+            book=self.book,
             launches=self.launches,
             cache=self.cache,
             oldest_invocation_s=self._function.oldest_invocation_s,
@@ -167,7 +169,7 @@ class Components:
 
     def _wire_capacity(self, settings: Settings, alarm: Alarm) -> None:
         self.capacity = CapacityReconciler(
-            store=self.store,
+            book=self.book,
             rule=CapacityRule(
                 provisioned=settings.provisioned_concurrency,
                 starts_learner=settings.starts_learners,
@@ -199,16 +201,16 @@ class Components:
         admission = Admission(
             self._catalogue,
             self._quota,
-            partial(self.store.with_status, LIVE),
+            partial(self.book.with_status, LIVE),
             cache_memory_mb=settings.cache_memory_mb,
             has_gpu=settings.has_gpu,
             cache_node=settings.cache_node if settings.starts_learners else None,
         )
         changes = JobChanges(
-            store=self.store, launches=self.launches, gradients=self.gradients, now=self.now
+            book=self.book, launches=self.launches, gradients=self.gradients, now=self.now
         )
         self.leases = LeaseService(
-            self.store,
+            self.book,
             ttl_s=settings.lease_ttl_s,
             heartbeat_every_s=settings.heartbeat_every_s,
             now=self.now,
@@ -217,7 +219,7 @@ class Components:
             cache_url=settings.cache_url.get_secret_value(),
         )
         self.checks = CheckDesk(
-            store=self.store,
+            book=self.book,
             admission=admission,
             pricing=self._pricing,
             now=self.now,
@@ -225,9 +227,9 @@ class Components:
             on_queued=self._queued,
         )
         self.files = open_artifacts(settings.artifact_location, region=settings.lambda_region)
-        self.estimates = Estimates(store=self.store, admission=admission, pricing=self._pricing)
+        self.estimates = Estimates(book=self.book, admission=admission, pricing=self._pricing)
         self.jobs = JobService(
-            store=self.store,
+            book=self.book,
             admission=admission,
             cache=self.cache,
             changes=changes,
@@ -240,7 +242,7 @@ class Components:
             on_finished=self.capacity.reconcile,
         )
         self.rounds = RoundService(
-            store=self.store,
+            book=self.book,
             launches=self.launches,
             cache=self.cache,
             quota=self._quota,
@@ -257,7 +259,7 @@ class Components:
             gradients=self.gradients,
         )
         self.finishing = FinishService(
-            store=self.store,
+            book=self.book,
             launches=self.launches,
             changes=changes,
             now=self.now,
@@ -268,12 +270,12 @@ class Components:
         )
 
     def _wire_views(self, settings: Settings) -> None:
-        self.stretches = CurveStretches(store=self.store, so_far=self.launches.so_far)
-        self.listing = JobListing(store=self.store, launches=self.launches, shown=self.shown)
+        self.stretches = CurveStretches(book=self.book, so_far=self.launches.so_far)
+        self.listing = JobListing(book=self.book, launches=self.launches, shown=self.shown)
         self.logs = _logs(settings)
         self.system = SystemLook(
             settings=settings,
-            store=self.store,
+            book=self.book,
             cache=self.cache,
             quota=self._quota,
             launches=self.launches,
@@ -302,8 +304,9 @@ class Components:
     def close(self) -> bool:
         """Wait for what is in flight, then let go of everything; return whether all of it ended."""
         self._catalogue.close()
-        ended = self._gradient_invoker.close(wait_s=self.settings.shutdown_wait_s)
-        ended = self._invoker.close(wait_s=self.settings.shutdown_wait_s) and ended
+        wait_s = 0.0 if self.book.fenced else self.settings.shutdown_wait_s
+        ended = self._gradient_invoker.close(wait_s=wait_s)
+        ended = self._invoker.close(wait_s=wait_s) and ended
         if not ended:
             _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
         if not self.checks.close():
@@ -315,13 +318,14 @@ class Components:
             self._gradient_function.close()
         self.cache.close()
         self._gradient_cache.close()
-        self.store.close()
+        self.book.close()
         return ended
 
     def render_metrics(self) -> bytes:
         """Return metrics, the number of jobs counted now."""
+        counts = self.book.counts()
         for status in _STATUSES:
-            self.metrics.jobs.labels(status=status).set(self.store.count((status,)))
+            self.metrics.jobs.labels(status=status).set(counts.get(status, 0))
         return self.metrics.render()
 
     def _queued(self) -> None:
@@ -329,12 +333,11 @@ class Components:
         self.capacity.reconcile()
 
 
-def _store(settings: Settings) -> Store:
+def _table(settings: Settings) -> Table:
     if settings.store == "sqlite" or settings.table is None:
-        return SqliteStore(settings.database)
-    store = DynamoDbStore.connect(settings.table, region=settings.lambda_region)
-    store.check()
-    return store
+        import_old_file(settings.database)
+        return SqliteTable(settings.database)
+    return DynamoDbTable.connect(settings.table, region=settings.lambda_region)
 
 
 def _logs(settings: Settings) -> Logs:

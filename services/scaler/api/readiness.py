@@ -10,8 +10,8 @@ answer, so that a thousand of them hold no thread that a learner's heartbeat nee
 import threading
 from collections.abc import Callable, Mapping
 
+from services.scaler.book.table import StoreError
 from services.scaler.launching.lambda_function import LambdaApiError
-from services.scaler.store.base import StoreError
 from shared.cache.connection import CacheError
 
 _AGAIN_S = 1.0

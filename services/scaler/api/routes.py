@@ -112,12 +112,12 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     )
     def switch_scaling(job_id: JobPath, request: ScalingRequest) -> Job:
         """Decide a job's rounds by another policy, or pin a count, from the next round on."""
-        return switch_scaling_policy(parts.store, job_id, request, now=parts.now())
+        return switch_scaling_policy(parts.book, job_id, request, now=parts.now())
 
     @routes.put("/v1/jobs/{job_id}/note", responses=problems(404, 409), tags=["jobs"])
     def rewrite_job_note(job_id: JobPath, request: NoteRequest) -> Job:
         """Replace a job's note, which decides nothing."""
-        return rewrite_note(parts.store, job_id, request, now=parts.now())
+        return rewrite_note(parts.book, job_id, request, now=parts.now())
 
     @routes.delete(
         "/v1/jobs/{job_id}", status_code=204, responses=problems(404, 409), tags=["jobs"]

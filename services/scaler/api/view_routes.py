@@ -142,7 +142,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         limit: Annotated[int, Query(ge=1, le=1000)] = 500,
     ) -> Response:
         """Show a job's rounds as columns, as curves are drawn of them; quick at any length."""
-        record = found(parts.store.job(job_id), "job", job_id)
+        record = found(parts.book.job(job_id), "job", job_id)
         known = -1 if after is None else after
         return tagged(request, parts.stretches.of(record, after=known, limit=limit))
 
@@ -178,8 +178,8 @@ def _add_happening_routes(routes: APIRouter, parts: Components) -> None:
         limit: Annotated[int, Query(ge=1, le=KEPT_EVENTS)] = 200,
     ) -> Response:
         """List what happened to a job, oldest first; its newest 500 events are kept."""
-        record = found(parts.store.job(job_id), "job", job_id)
-        return tagged(request, event_page(parts.store, record, after=after, limit=limit))
+        record = found(parts.book.job(job_id), "job", job_id)
+        return tagged(request, event_page(parts.book, record, after=after, limit=limit))
 
     @routes.get(
         "/v1/jobs/{job_id}/actors",
@@ -195,7 +195,7 @@ def _add_happening_routes(routes: APIRouter, parts: Components) -> None:
         ] = None,
     ) -> Response:
         """Show where the time of a round's actors went, as long as the scaler remembers them."""
-        found(parts.store.job(job_id), "job", job_id)
+        found(parts.book.job(job_id), "job", job_id)
         return tagged(request, parts.launches.lanes.of(job_id, round))
 
 
@@ -214,7 +214,7 @@ def _add_file_routes(routes: APIRouter, parts: Components) -> None:
         ] = "",
     ) -> Response:
         """List a job's files by name, at most 1,000, with links that are good for 15 minutes."""
-        found(parts.store.job(job_id), "job", job_id)
+        found(parts.book.job(job_id), "job", job_id)
         return tagged(request, artifact_links(parts.files, job_id, after=after))
 
     @routes.get(
@@ -225,7 +225,7 @@ def _add_file_routes(routes: APIRouter, parts: Components) -> None:
     )
     def fetch_artifact(job_id: JobPath, name: str) -> Response:
         """Fetch one of a job's files."""
-        found(parts.store.job(job_id), "job", job_id)
+        found(parts.book.job(job_id), "job", job_id)
         link = link_to(parts.files, job_id, name)
         if link is None:
             raise ApiError(HTTPStatus.NOT_FOUND, f"there is no file {name!r}")

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from services.scaler.book.records import JobRecord
 from services.scaler.capacity.kept_warm import kept_warm
-from services.scaler.store.base import JobRecord
 from shared.contracts.jobs import JobStatus
 from shared.contracts.learner_kind import LearnerKind
 

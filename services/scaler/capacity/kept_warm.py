@@ -17,8 +17,8 @@ reuse there.
 
 from dataclasses import dataclass
 
+from services.scaler.book.records import JobRecord
 from services.scaler.scaling.registry import scaling_policy
-from services.scaler.store.base import JobRecord
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.money.costs import CostBasis

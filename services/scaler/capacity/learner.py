@@ -14,8 +14,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from services.scaler.book.records import JobRecord
 from services.scaler.capacity.decision import is_held
-from services.scaler.store.base import JobRecord
 from shared.contracts.learner_kind import LearnerKind
 
 MOST_STARTS = 3

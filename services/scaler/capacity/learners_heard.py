@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from services.scaler.book.records import JobRecord
 from services.scaler.capacity.decision import is_held, queued_at
-from services.scaler.store.base import JobRecord
 from shared.contracts.jobs import JobStatus
 from shared.contracts.learner_kind import MachineKind
 

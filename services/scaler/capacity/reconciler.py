@@ -17,6 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from services.scaler.book.book import Book
+from services.scaler.book.records import JobRecord
+from services.scaler.book.table import StoreError
 from services.scaler.capacity.decision import (
     LIVE,
     CapacityRule,
@@ -36,8 +39,6 @@ from services.scaler.capacity.learners_heard import LearnersHeard
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import started_by_pings
-from services.scaler.store.base import JobRecord, Store, StoreError
-from services.scaler.store.changing import change_job
 from shared.contracts.jobs import FINISHED, Job, Wait
 from shared.contracts.learner_kind import LEARNER_KINDS, MACHINE_KINDS, LearnerKind, MachineKind
 from shared.service.threads import essential_thread
@@ -71,7 +72,7 @@ class Alarm:
 class CapacityReconciler:
     """Opens and closes provisioned concurrency and learners as jobs come and go."""
 
-    store: Store
+    book: Book
     rule: CapacityRule
     function: LambdaFunction
     learners: Sequence[StartedLearner]
@@ -164,7 +165,7 @@ class CapacityReconciler:
             "learners": self._listen,
         }
         try:
-            jobs = self.store.with_status(LIVE)
+            jobs = self.book.with_status(LIVE)
         except Exception as error:
             problems["jobs"] = self._failed("jobs", error)
         else:
@@ -248,7 +249,7 @@ class CapacityReconciler:
             if num:
                 # Where the store refuses, they are still there at the next look.
                 told = partial(started_by_pings, num=num)
-                change_job(self.store, job_id, told, at=self.now())
+                self.book.change(job_id, told)
                 self._cold_pings[job_id] = 0
         self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.rule, self.now()))
 

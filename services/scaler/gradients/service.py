@@ -15,6 +15,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from services.scaler.api.problem import conflict, found, invalid
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord, OpenGradients
+from services.scaler.book.table import StoreError
 from services.scaler.gradients.calls import (
     CallsKey,
     CallsOrder,
@@ -27,8 +30,6 @@ from services.scaler.launching.invoker import Awaited, Invoker
 from services.scaler.money.accounting import book_lines
 from services.scaler.money.budget import RoundPricing, closing_usd
 from services.scaler.money.ledger import Clock
-from services.scaler.store.base import Change, JobRecord, OpenGradients, Store, StoreError
-from services.scaler.store.changing import change_job
 from shared.cache.connection import CacheError
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import (
@@ -56,7 +57,7 @@ class GradientAnswer:
 class GradientService:
     """Takes requests for gradients, launches functions and books what they cost. Thread-safe."""
 
-    store: Store
+    book: Book
     invoker: Invoker[GradientTask, GradientReport]
     cache: GradientCache
     now: Callable[[], float]
@@ -77,7 +78,7 @@ class GradientService:
             ApiError: There is no such job, the lease is lost, the round is not open, or the job
                 wants no gradients.
         """
-        record = found(self.store.job(job_id), "job", job_id)
+        record = found(self.book.job(job_id), "job", job_id)
         held_lease(record, request.lease_id)
         _require_open(record, round_index)
         key = (job_id, round_index, request.lease_id)
@@ -133,7 +134,7 @@ class GradientService:
 
     def adopt_orphans(self) -> None:
         """Bill calls of an earlier process at their worst: nobody will hear of their end."""
-        for record in self.store.with_open_attempts():
+        for record in self.book.with_open_bills():
             calls: Counter[CallsKey] = Counter()
             for each in record.open_gradients:
                 calls[record.job.job_id, each.round, each.lease_id] += each.num_calls
@@ -208,7 +209,7 @@ class GradientService:
             )
             return None
 
-        found(change_job(self.store, job_id, decide, at=self.now()), "job", job_id)
+        found(self.book.change(job_id, decide), "job", job_id)
         if not granted:
             return why
         with self._lock:
@@ -268,7 +269,7 @@ class GradientService:
             lines = calls_lines(durations_s, num_requests, self.basis, round_index=round_index)
             return Change(record=book_lines(rest, lines), lines=lines)
 
-        change_job(self.store, job_id, decide, at=self.now())
+        self.book.change(job_id, decide)
 
     def _on_aws(self, measured_s: float) -> float:
         if self.clock == "wall":

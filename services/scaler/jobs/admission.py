@@ -17,6 +17,7 @@ from http import HTTPStatus
 from pydantic import ValidationError
 
 from services.scaler.api.problem import ApiError, field_errors, refuse_wrong
+from services.scaler.book.records import JobRecord
 from services.scaler.gradients.pricing import calls_per_update
 from services.scaler.jobs.cache_traffic import traffic_warnings
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
@@ -28,7 +29,6 @@ from services.scaler.jobs.network_size import (
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
-from services.scaler.store.base import JobRecord
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,

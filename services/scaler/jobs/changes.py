@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord
 from services.scaler.gradients.service import GradientService
 from services.scaler.launching.launches import Launches
-from services.scaler.store.base import Change, JobRecord, Store
-from services.scaler.store.changing import change_job
 from shared.contracts.jobs import FINISHED
 
 
@@ -14,7 +14,7 @@ from shared.contracts.jobs import FINISHED
 class JobChanges:
     """Changes jobs; of one that has ended nothing more is launched, and what ran is booked."""
 
-    store: Store
+    book: Book
     launches: Launches
     gradients: GradientService
     now: Callable[[], float]
@@ -26,7 +26,7 @@ class JobChanges:
         Only what was in flight by then: the job may be resumed by now.
         """
         under_way, rounds = self.launches.lease_hashes(job_id), self.gradients.rounds_of(job_id)
-        record = change_job(self.store, job_id, decide, at=self.now())
+        record = self.book.change(job_id, decide)
         if record is not None and record.job.status in FINISHED:
             self.launches.call_off(job_id, under_way)
             # A request may have set money aside since these were looked up.

@@ -14,13 +14,14 @@ from functools import partial
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError
+from services.scaler.book.book import Book
+from services.scaler.book.reading import UnreadableError
+from services.scaler.book.records import Change, JobRecord
+from services.scaler.book.table import StoreError
 from services.scaler.jobs.admission import Admission, admitted
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
-from services.scaler.store.base import Change, JobRecord, Store, StoreError
-from services.scaler.store.changing import change_job
-from services.scaler.store.reading import UnreadableError
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.jobs import StopReason
 
@@ -35,7 +36,7 @@ _AGAIN_S = 5.0
 class CheckDesk:
     """Checks jobs in the background, a few at a time."""
 
-    store: Store
+    book: Book
     admission: Admission
     pricing: RoundPricing
     now: Callable[[], float]
@@ -53,7 +54,7 @@ class CheckDesk:
 
     def start(self) -> None:
         """Take up what an earlier process left."""
-        for record in self.store.with_status(("checking",)):
+        for record in self.book.with_status({"checking"}):
             self.take_up(record.job.job_id)
 
     def take_up(self, job_id: str) -> None:
@@ -95,7 +96,7 @@ class CheckDesk:
             self.take_up(job_id)
 
     def _decide(self, job_id: str) -> None:
-        record = self.store.job(job_id)
+        record = self.book.job(job_id)
         if record is None or not _waits(record):
             return
         spec = record.job.spec
@@ -115,12 +116,7 @@ class CheckDesk:
             self._write(job_id, partial(self._admitted, environment))
 
     def _write(self, job_id: str, decide: Callable[[JobRecord], Change]) -> None:
-        record = change_job(
-            self.store,
-            job_id,
-            lambda record: decide(record) if _waits(record) else None,
-            at=self.now(),
-        )
+        record = self.book.change(job_id, lambda record: decide(record) if _waits(record) else None)
         if record is None:
             return
         _LOG.info("job checked", extra={"job": job_id, "status": record.job.status})

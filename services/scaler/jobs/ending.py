@@ -1,7 +1,7 @@
 """The end of a job that nobody trains: by its user, its time limit or its budget."""
 
+from services.scaler.book.records import Change, JobRecord
 from services.scaler.money.accounting import Spending, lease_end
-from services.scaler.store.base import Change, JobRecord
 from shared.contracts.jobs import StopReason
 
 

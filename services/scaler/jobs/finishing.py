@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from services.scaler.api.problem import found
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord, RoundEntry
 from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import LedgerTally, assumptions
 from services.scaler.rounds.record import actor_trouble, evaluated
-from services.scaler.store.base import Change, JobRecord, RoundEntry, Store
 from shared.contracts.billing import JobCost, ServerfulCost
 from shared.contracts.jobs import Job
 from shared.contracts.learner_kind import LearnerKind
@@ -29,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 class FinishService:
     """Takes the learner's last word, and shows rounds and bills."""
 
-    store: Store
+    book: Book
     launches: Launches
     changes: JobChanges
     now: Callable[[], float]
@@ -40,7 +41,7 @@ class FinishService:
     on_finished: Callable[[], None]
 
     def __post_init__(self) -> None:
-        self._tally = LedgerTally(self.store)
+        self._tally = LedgerTally(self.book)
 
     def finish(self, job_id: str, request: FinishRequest) -> Job:
         """End a job. Harmless to repeat.
@@ -67,11 +68,11 @@ class FinishService:
 
     def cost(self, job_id: str, *, first: int, limit: int) -> JobCost:
         """Return a job's bill so far, with one page of its lines."""
-        record = found(self.store.job(job_id), "job", job_id)
+        record = found(self.book.job(job_id), "job", job_id)
         spending, spec, kind = self.spending, record.job.spec, record.job.learner
         basis = spending.basis.with_learner(kind)
         sums = self._tally.of(job_id)
-        lines = tuple(self.store.lines(job_id, skip=first, limit=limit)) if limit else ()
+        lines = tuple(self.book.lines(job_id, skip=first, limit=limit)) if limit else ()
         upto = first + len(lines)
         serverful = self._serverful(record, basis)
         return JobCost(
@@ -112,8 +113,8 @@ class FinishService:
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:
         """Return rounds in order, and apart from them the plans that ended the job."""
-        record = found(self.store.job(job_id), "job", job_id)
-        entries = self.store.rounds(job_id, first=first, limit=limit + 1)
+        record = found(self.book.job(job_id), "job", job_id)
+        entries = self.book.rounds(job_id, first=first, limit=limit + 1)
         costs = self._tally.of(job_id).by_round
         reserved: defaultdict[int, float] = defaultdict(float)
         for attempt in record.open_attempts:

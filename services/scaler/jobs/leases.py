@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.api.problem import conflict, found
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord, LeaseRecord
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending, stop_holding
-from services.scaler.store.base import Change, JobRecord, LeaseRecord, Store
-from services.scaler.store.changing import change_job
 from shared.contracts.jobs import Job, JobStatus, StopReason
 from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import Lease, LeaseState, hash_of_lease
@@ -32,7 +32,7 @@ _HELD: tuple[JobStatus, ...] = ("running", "stopping")
 class LeaseService:
     """Hands out, renews and takes back leases."""
 
-    store: Store
+    book: Book
     _: KW_ONLY
     ttl_s: float
     heartbeat_every_s: float
@@ -79,11 +79,11 @@ class LeaseService:
     def _candidates(self, kind: MachineKind | None, job_id: str | None) -> Iterator[JobRecord]:
         """Yield the jobs that a request may be answered with, the oldest first."""
         if job_id is not None:
-            record = self.store.job(job_id)
+            record = self.book.job(job_id)
             if record is not None and record.job.learner == "external":
                 yield record
             return
-        for record in self.store.with_status(_LEASABLE):
+        for record in self.book.with_status(_LEASABLE):
             if record.job.learner != "external" and kind in (None, record.job.learner):
                 yield record
 
@@ -102,9 +102,9 @@ class LeaseService:
             updated = {"lease": renewed, "exhausted": exhausted}
             return Change(record=record.model_copy(update=updated))
 
-        record = found(self.store.job_of_lease(lease_id), "lease", lease_id)
+        record = found(self.book.job_of_lease(lease_id), "lease", lease_id)
         job_id = record.job.job_id
-        changed = found(change_job(self.store, job_id, decide, at=self.now()), "lease", lease_id)
+        changed = found(self.book.change(job_id, decide), "lease", lease_id)
         stop: StopReason | None = "budget" if changed.exhausted else None
         if changed.job.status == "stopping":
             stop = "user"
@@ -124,23 +124,23 @@ class LeaseService:
                 updated["queued_at"] = self.now()  # its client has a new term to come back
             return Change(record=freed.model_copy(update=updated))
 
-        record = self.store.job_of_lease(lease_id)
+        record = self.book.job_of_lease(lease_id)
         if record is not None:
-            change_job(self.store, record.job.job_id, decide, at=self.now())
+            self.book.change(record.job.job_id, decide)
             _LOG.info(
                 "lease given up", extra={"job": record.job.job_id, "lease": hash_of_lease(lease_id)}
             )
 
     def next_expiry_s(self) -> float | None:
         """Return in how many seconds the next lease runs out; None without leases."""
-        leases = [r.lease for r in self.store.with_status(_HELD) if r.lease is not None]
+        leases = [r.lease for r in self.book.with_status(_HELD) if r.lease is not None]
         if not leases:
             return None
         return max(0.0, min(lease.expires_at for lease in leases) - self.now())
 
     def extend_all(self) -> None:
         """Give every learner a full term: this scaler was away and could not hear them."""
-        for held in self.store.with_status(_HELD):
+        for held in self.book.with_status(_HELD):
 
             def decide(record: JobRecord) -> Change | None:
                 if record.lease is None:
@@ -154,7 +154,7 @@ class LeaseService:
                 renewed = record.lease.model_copy(update={"expires_at": now + self.ttl_s})
                 return Change(record=record.model_copy(update={"lease": renewed}))
 
-            change_job(self.store, held.job.job_id, decide, at=self.now())
+            self.book.change(held.job.job_id, decide)
 
     def _free(self, record: JobRecord, learner_id: str) -> bool:
         if record.job.status not in _LEASABLE:

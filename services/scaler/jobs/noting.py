@@ -1,12 +1,12 @@
 """A job's note, which people may rewrite at any time: it decides nothing."""
 
 from services.scaler.api.problem import conflict, found
-from services.scaler.store.base import Change, JobRecord, Store
-from services.scaler.store.changing import change_job
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord
 from shared.contracts.jobs import Job, NoteRequest
 
 
-def rewrite_note(store: Store, job_id: str, request: NoteRequest, *, now: float) -> Job:
+def rewrite_note(book: Book, job_id: str, request: NoteRequest, *, now: float) -> Job:
     """Replace a job's note.
 
     Raises:
@@ -20,4 +20,4 @@ def rewrite_note(store: Store, job_id: str, request: NoteRequest, *, now: float)
         job = record.job.model_copy(update={"spec": spec})
         return Change(record=record.model_copy(update={"job": job}))
 
-    return found(change_job(store, job_id, decide, at=now), "job", job_id).job
+    return found(book.change(job_id, decide), "job", job_id).job

@@ -8,9 +8,9 @@ ends as one that was not.
 import logging
 
 from services.scaler.api.problem import conflict, found, invalid
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord
 from services.scaler.rounds.order import RoundsBefore
-from services.scaler.store.base import Change, JobRecord, Store
-from services.scaler.store.changing import change_job
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest, ScalingSwitch
 from shared.contracts.problem import FieldError
@@ -22,7 +22,7 @@ _MAX_SWITCH_BYTES = 200_000
 written every round and may have 400 KB in DynamoDB: the rest is for rounds that are open."""
 
 
-def switch_scaling_policy(store: Store, job_id: str, request: ScalingRequest, *, now: float) -> Job:
+def switch_scaling_policy(book: Book, job_id: str, request: ScalingRequest, *, now: float) -> Job:
     """Decide a job's next rounds by another policy; without effect if it is in force already.
 
     Raises:
@@ -37,7 +37,7 @@ def switch_scaling_policy(store: Store, job_id: str, request: ScalingRequest, *,
         if job.status == "succeeded" and not job.can_go_on:
             raise conflict(f"job {job_id} has reached its target: it has no next round")
         _require_choice(request.scaling, job.spec)
-        first = next_round(store, job)
+        first = next_round(book, job)
         switches = switched(job, request.scaling, first_round=first, now=now)
         if switches == job.switches:
             return None
@@ -50,7 +50,7 @@ def switch_scaling_policy(store: Store, job_id: str, request: ScalingRequest, *,
         updated = job.model_copy(update={"switches": switches})
         return Change(record=record.model_copy(update={"job": updated}))
 
-    record = found(change_job(store, job_id, decide, at=now), "job", job_id)
+    record = found(book.change(job_id, decide), "job", job_id)
     _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
     return record.job
 
@@ -77,13 +77,13 @@ def _require_choice(scaling: Policy, spec: JobSpec) -> None:
         raise invalid(FieldError(field="scaling.policy", message=message))
 
 
-def next_round(store: Store, job: Job) -> int:
+def next_round(book: Book, job: Job) -> int:
     """Return a job's first round that is not decided yet; those that only ended it are none."""
-    last = store.last_round(job.job_id)
+    last = book.last_round(job.job_id)
     if last is None:
         return 0
     after = last.round + 1
-    return after - RoundsBefore.read(store, job, after).num_stops
+    return after - RoundsBefore.read(book, job, after).num_stops
 
 
 def switched(

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError, conflict, found
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, IdempotencyEntry, JobRecord, RoundEntry
 from services.scaler.capacity.decision import is_held
 from services.scaler.jobs.admission import Admission, admitted, least_learner
 from services.scaler.jobs.changes import JobChanges
@@ -29,18 +31,10 @@ from services.scaler.jobs.resuming import (
 )
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
-from services.scaler.store.base import (
-    Change,
-    IdempotencyEntry,
-    JobRecord,
-    RoundEntry,
-    Store,
-    VersionConflictError,
-)
-from services.scaler.store.changing import change_job, delete_job
 from shared.artifacts.store import CHECKPOINTS, ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, ResumeRequest
 
@@ -53,7 +47,7 @@ _MAX_SLUG = 40
 class JobService:
     """Creates, shows, stops, resumes and forgets jobs."""
 
-    store: Store
+    book: Book
     admission: Admission
     cache: TrajectoryCache
     changes: JobChanges
@@ -83,14 +77,9 @@ class JobService:
         entry = None
         if key is not None:
             entry = IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)
-        try:
-            self.store.create(JobRecord(job=job, queued_at=job.created_at), entry)
-        except VersionConflictError:
-            # The same key, at the same time.
-            known = self._job_of_key(key, digest)
-            if known is None:
-                raise
-            return known, False
+        used = self.book.create(JobRecord(job=job, queued_at=job.created_at), entry)
+        if used is not None:  # the same key, at the same time
+            return self._job_of(used, digest), False
         _LOG.info("job submitted", extra={"job": job.job_id, "status": job.status})
         self._go_on(job)
         return job, True
@@ -167,6 +156,7 @@ class JobService:
         Raises:
             ApiError: There is no such job, it is in another state, or it could not go on.
         """
+        environment = self._environment_now(job_id)
 
         def decide(record: JobRecord) -> Change | None:
             job = record.job
@@ -178,7 +168,7 @@ class JobService:
                 return None if spec == job.spec else _job_change(record, spec=spec)
             require_resumable(record, spec, self.pricing)
             if job.environment is not None:
-                require_same_spaces(job.environment, self.admission.described(spec))
+                require_same_spaces(job.environment, environment or job.environment)
                 for error in self.admission.memory_errors(spec, job.environment):
                     raise conflict(f"job {job_id} does not fit now: {error.message}")
             kept = bool(self.files.names(job_id, CHECKPOINTS))
@@ -217,7 +207,7 @@ class JobService:
         except CacheError as error:  # they expire by themselves
             _LOG.warning("cache keys not removed", extra={"job": job_id, "why": str(error)})
         self.files.delete_job(job_id)
-        delete_job(self.store, job_id)
+        self.book.delete(job_id)
         _LOG.info("job deleted", extra={"job": job_id})
 
     def _new_job(self, spec: JobSpec) -> Job:
@@ -235,6 +225,16 @@ class JobService:
             return job
         return admitted(job, admission.admit(spec, pricing), admission.cache_node)
 
+    def _environment_now(self, job_id: str) -> EnvironmentSpec | None:
+        """Return what an actor says of a job's environment now, if the job may go on in it.
+
+        It is asked before the job is changed: nobody else may change it meanwhile.
+        """
+        job = self._record(job_id).job
+        if job.environment is None or not job.can_go_on or job.learner == "external":
+            return None
+        return self.admission.described(job.spec)
+
     def _go_on(self, job: Job) -> None:
         """Tell whoever takes a job from here."""
         if job.status == "checking":
@@ -244,15 +244,16 @@ class JobService:
 
     def _newest_rounds(self, job_id: str, number: int) -> list[RoundEntry]:
         """Return the newest rounds, in order."""
-        last = self.store.last_round(job_id)
+        last = self.book.last_round(job_id)
         if last is None or number == 1:
             return [] if last is None else [last]
-        return self.store.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
+        return self.book.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
 
     def _job_of_key(self, key: str | None, digest: str) -> Job | None:
-        entry = None if key is None else self.store.idempotency(key)
-        if entry is None:
-            return None
+        entry = None if key is None else self.book.idempotency(key)
+        return None if entry is None else self._job_of(entry, digest)
+
+    def _job_of(self, entry: IdempotencyEntry, digest: str) -> Job:
         if entry.body_digest != digest:
             raise ApiError(
                 HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -262,10 +263,10 @@ class JobService:
         return self._record(entry.job_id).job
 
     def _record(self, job_id: str) -> JobRecord:
-        return found(self.store.job(job_id), "job", job_id)
+        return found(self.book.job(job_id), "job", job_id)
 
     def _changed(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord:
-        return found(change_job(self.store, job_id, decide, at=self.now()), "job", job_id)
+        return found(self.book.change(job_id, decide), "job", job_id)
 
 
 def new_job_id(env_id: str) -> str:

@@ -8,9 +8,9 @@ import time
 from collections import OrderedDict
 from statistics import fmean
 
+from services.scaler.book.records import AttemptKey
 from services.scaler.launching.invoker import RolloutOutcome
 from services.scaler.launching.orders import LaunchOrder
-from services.scaler.store.base import AttemptKey
 from shared.contracts.views.actors import ActorLane, ActorLanes
 
 KEPT_ACTORS = 50_000

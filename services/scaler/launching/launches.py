@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
+from services.scaler.book.records import AttemptKey, LaunchOutcome
+from services.scaler.book.table import StoreError
 from services.scaler.launching.in_use import InUse
 from services.scaler.launching.invoker import ActorInvoker, Awaited, RetryKind, RolloutOutcome
 from services.scaler.launching.lanes import Lanes
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
-from services.scaler.store.base import AttemptKey, LaunchOutcome, StoreError
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.contracts.leases import hash_of_lease

@@ -17,10 +17,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from services.scaler.book.book import Book
+from services.scaler.book.reading import UnreadableError, left_aside
+from services.scaler.book.records import AttemptKey, JobRecord, PlannedAttempt
+from services.scaler.book.table import StoreError
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.launches import Launches
-from services.scaler.store.base import AttemptKey, JobRecord, PlannedAttempt, Store, StoreError
-from services.scaler.store.reading import UnreadableError, left_aside
 from shared.cache.arrivals import Mode
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
@@ -38,7 +40,7 @@ _LONGEST_INIT_S = 10.0
 class LostLaunches:
     """Watches open rounds until what was launched for them has ended. Thread-safe."""
 
-    store: Store
+    book: Book
     launches: Launches
     cache: TrajectoryCache
     oldest_invocation_s: Callable[[], float | None]
@@ -59,7 +61,7 @@ class LostLaunches:
 
     def watch_open_rounds(self) -> None:
         """Watch every round that an earlier process has left open."""
-        for record in self.store.with_status(("queued", "running", "stopping")):
+        for record in self.book.with_status(("queued", "running", "stopping")):
             try:
                 for planned in self._open_rounds(record):
                     self.watch(planned)
@@ -95,7 +97,7 @@ class LostLaunches:
         return job.model_copy(update={"waits_for": Wait(reason=reason, until=until)})
 
     def _open_rounds(self, record: JobRecord) -> Iterable[PlannedAttempt]:
-        store, job_id = self.store, record.job.job_id
+        store, job_id = self.book, record.job.job_id
         last = store.last_round(job_id)
         if last is None:
             return []
@@ -171,7 +173,7 @@ class LostLaunches:
         if self.launches.flying(plan.job_id, plan.round):
             return False
         try:
-            entry = self.store.round(plan.job_id, plan.round)
+            entry = self.book.round(plan.job_id, plan.round)
             if entry is None or entry.result is not None or entry.last.key != planned.key:
                 return True
             self._announce(planned)

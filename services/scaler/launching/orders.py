@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from typing import Literal
 
-from services.scaler.store.base import AttemptKey, PlannedAttempt
+from services.scaler.book.records import AttemptKey, PlannedAttempt
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from services.scaler.book.records import AttemptKey, Change, JobRecord, LaunchOutcome, OpenAttempt
 from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import (
     Clock,
@@ -18,7 +19,6 @@ from services.scaler.money.ledger import (
     settle_held,
 )
 from services.scaler.money.round_means import with_round
-from services.scaler.store.base import AttemptKey, Change, JobRecord, LaunchOutcome, OpenAttempt
 from shared.contracts.billing import LedgerLine
 from shared.money.costs import CostBasis
 

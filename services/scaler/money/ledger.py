@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from services.scaler.store.base import LaunchOutcome, OpenAttempt, Store
+from services.scaler.book.book import Book
+from services.scaler.book.records import LaunchOutcome, OpenAttempt
 from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import Warm
 from shared.contracts.rounds import LaunchCounts
@@ -249,8 +250,8 @@ class Sums:
 class LedgerTally:
     """Sums of the ledgers of the jobs that are looked at. Thread-safe."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, book: Book) -> None:
+        self._book = book
         self._lock = threading.Lock()
         self._tallies: OrderedDict[str, Sums] = OrderedDict()
 
@@ -262,7 +263,7 @@ class LedgerTally:
             if len(self._tallies) > _MAX_JOBS:
                 self._tallies.popitem(last=False)
         with tally.lock:
-            for line in self._store.lines(job_id, skip=tally.num_lines):
+            for line in self._book.lines(job_id, skip=tally.num_lines):
                 tally.num_lines += 1
                 tally.by_round[line.round] += line.amount_usd
                 tally.by_item[line.item] += line.amount_usd

@@ -8,9 +8,9 @@ paid by the second is paid, too. The rest of a round's bill is fixed. So, for ev
 Evaluation episodes are fixed; one is taken to cost as much as an actor's execution.
 """
 
+from services.scaler.book.records import OpenAttempt
 from services.scaler.money.ledger import Settlement
 from services.scaler.scaling.base import RoundCosts
-from services.scaler.store.base import OpenAttempt
 
 _LEAST_WEIGHT = 0.1
 """Of the newest round: a mean over all rounds at first, then over the last ten or so."""

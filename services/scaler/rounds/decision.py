@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from services.scaler.book.records import JobRecord
 from services.scaler.capacity.kept_warm import (
     keeping,
     kept_by_pings,
@@ -26,7 +27,6 @@ from services.scaler.money.budget import (
     closing_usd,
 )
 from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput, ScalingPolicy
-from services.scaler.store.base import JobRecord
 from shared.contracts.billing import LedgerLine
 from shared.contracts.episode_rules import EvaluationRule
 from shared.contracts.job_spec import JobSpec

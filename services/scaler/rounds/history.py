@@ -1,20 +1,21 @@
-"""What a scaling policy is shown of a round and of those before it, read from the store."""
+"""What a scaling policy is shown of a round and of those before it, read from the book."""
 
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from services.scaler.book.book import Book
+from services.scaler.book.records import JobRecord
 from services.scaler.rounds.order import RoundsBefore
 from services.scaler.rounds.record import with_result
 from services.scaler.scaling.base import PastRound, ScalingInput, ScalingPolicy
 from services.scaler.scaling.boosting import convexity_ratio
-from services.scaler.store.base import JobRecord, Store
 from shared.contracts.rounds import LaunchCounts, RoundPlan, RoundRequest, RoundResult
 
 
 def seen_by(
     policy: ScalingPolicy[Any],
-    store: Store,
+    book: Book,
     record: JobRecord,
     before: RoundsBefore,
     request: RoundRequest,
@@ -23,14 +24,14 @@ def seen_by(
 
     Args:
         policy: The one in force.
-        store: Where the rounds are.
+        book: Where the rounds are.
         record: The job.
         before: The round to decide about, and those before it.
         request: Brings the result of the round that ends with it, which is not stored yet.
     """
     job, curvature = record.job, request.curvature
     ratios = (
-        store.ratios(job.job_id, before=before.round_index, limit=policy.num_ratios)
+        book.ratios(job.job_id, before=before.round_index, limit=policy.num_ratios)
         if policy.num_ratios
         else ()
     )
@@ -41,7 +42,7 @@ def seen_by(
         envs_per_actor=job.spec.envs_per_actor,
         ratio=convexity_ratio(curvature),
         ratios=tuple(ratios),
-        past=_past(policy, store, job.job_id, before, request),
+        past=_past(policy, book, job.job_id, before, request),
         memory=before.memory_of(policy.parameters.policy, job),
         gradient_noise=request.gradient_noise,
         fragment_noise=None if curvature is None else curvature.fragment_noise,
@@ -54,7 +55,7 @@ def seen_by(
 
 def _past(
     policy: ScalingPolicy[Any],
-    store: Store,
+    book: Book,
     job_id: str,
     before: RoundsBefore,
     request: RoundRequest,
@@ -68,7 +69,7 @@ def _past(
     else:
         entries = [
             ended if ended and entry.round == ended.round else entry
-            for entry in store.rounds(job_id, first=before.round_index - count, limit=count)
+            for entry in book.rounds(job_id, first=before.round_index - count, limit=count)
         ]
     return tuple(past_of(e.last.plan, e.result, e.last.launches) for e in entries)
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from services.scaler.api.problem import ApiError, invalid
+from services.scaler.book.book import Book
+from services.scaler.book.records import JobRecord, PlannedAttempt, RoundEntry
 from services.scaler.scaling.base import NoiseMemory
-from services.scaler.store.base import JobRecord, PlannedAttempt, RoundEntry, Store
 from shared.contracts.jobs import Job, StopReason
 from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
@@ -36,16 +37,16 @@ class RoundsBefore:
     """Whether it is launched again."""
 
     @classmethod
-    def read(cls, store: Store, job: Job, round_index: int) -> Self:
+    def read(cls, book: Book, job: Job, round_index: int) -> Self:
         """Return what the store has."""
         open_rounds, near = job.spec.open_rounds, []
         if open_rounds > 1:
             first = max(0, round_index - open_rounds)
-            near = store.rounds(job.job_id, first=first, limit=round_index + 1 - first)
+            near = book.rounds(job.job_id, first=first, limit=round_index + 1 - first)
         return cls(
             round_index=round_index,
             open_rounds=open_rounds,
-            last=store.last_round(job.job_id),
+            last=book.last_round(job.job_id),
             near=near,
         )
 

@@ -2,6 +2,14 @@
 
 from collections.abc import Sequence
 
+from services.scaler.book.records import (
+    AttemptKey,
+    JobRecord,
+    LaunchOutcome,
+    OpenAttempt,
+    PlannedAttempt,
+    RoundEntry,
+)
 from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
 from services.scaler.jobs.rescaling import switched
 from services.scaler.launching.orders import LaunchOrder
@@ -10,14 +18,6 @@ from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
 from services.scaler.rounds.order import RoundsBefore
 from services.scaler.scaling.base import NoiseMemory
-from services.scaler.store.base import (
-    AttemptKey,
-    JobRecord,
-    LaunchOutcome,
-    OpenAttempt,
-    PlannedAttempt,
-    RoundEntry,
-)
 from shared.contracts.going_on import MOST_LOST_REPLAYS, without_replays
 from shared.contracts.jobs import Job, JobProgress
 from shared.contracts.rounds import (

@@ -10,8 +10,9 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from services.scaler.api.problem import ApiError
+from services.scaler.book.book import Book
+from services.scaler.book.records import JobRecord
 from services.scaler.rounds.order import RoundsBefore
-from services.scaler.store.base import JobRecord, Store
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 
@@ -19,18 +20,18 @@ _LOG = logging.getLogger(__name__)
 
 
 def rewound(
-    store: Store, cache: TrajectoryCache, record: JobRecord, before: RoundsBefore
+    book: Book, cache: TrajectoryCache, record: JobRecord, before: RoundsBefore
 ) -> tuple[JobRecord, RoundsBefore]:
     """Return the job and its rounds as they are without the one asked for and later ones.
 
-    The caller removes those from the store, with the change it makes of the record.
+    The caller removes those from the book, with the change it makes of the record.
 
     Raises:
         ApiError: 503 when the cache cannot be told.
     """
     job, round_index = record.job, before.round_index
     newest = round_index if before.last is None else before.last.round
-    again = store.rounds(job.job_id, first=round_index, limit=newest - round_index + 1)
+    again = book.rounds(job.job_id, first=round_index, limit=newest - round_index + 1)
     try:
         cache.forget_rounds(job.job_id, [entry.round for entry in again])
     except CacheError as error:
@@ -49,7 +50,7 @@ def rewound(
     )
     if undone:
         # With the policies go their evaluations, that after the last round among them.
-        kept = store.rounds(job.job_id, first=0, limit=round_index) if round_index else []
+        kept = book.rounds(job.job_id, first=0, limit=round_index) if round_index else []
         results = (entry.result for entry in kept if entry.result is not None)
         told = (r.evaluation.mean_return for r in results if r.evaluation is not None)
         means = [mean for mean in told if mean is not None]
@@ -63,4 +64,4 @@ def rewound(
         "rewinds": record.rewinds + 1,
     }
     record = record.model_copy(update=updated)
-    return record, replace(before, last=store.round(job.job_id, round_index - 1))
+    return record, replace(before, last=book.round(job.job_id, round_index - 1))

@@ -12,6 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from services.scaler.api.problem import found, invalid
+from services.scaler.book.book import Book
+from services.scaler.book.reading import UnreadableError, left_aside
+from services.scaler.book.records import (
+    AttemptKey,
+    Change,
+    JobRecord,
+    LaunchOutcome,
+    PlannedAttempt,
+)
 from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Bookings, Launches
@@ -35,16 +44,6 @@ from services.scaler.rounds.record import (
 )
 from services.scaler.rounds.rewinding import rewound
 from services.scaler.scaling.registry import scaling_policy
-from services.scaler.store.base import (
-    AttemptKey,
-    Change,
-    JobRecord,
-    LaunchOutcome,
-    PlannedAttempt,
-    Store,
-)
-from services.scaler.store.changing import change_job
-from services.scaler.store.reading import UnreadableError, left_aside
 from shared.cache.client import TrajectoryCache
 from shared.contracts.billing import LedgerLine
 from shared.contracts.problem import FieldError
@@ -78,7 +77,7 @@ class _Decided:
 class RoundService:
     """Plans rounds, and books what their launches came to."""
 
-    store: Store
+    book: Book
     launches: Launches
     cache: TrajectoryCache
     quota: ConcurrencyQuota
@@ -115,7 +114,7 @@ class RoundService:
             decided.append(self._decided(record, round_index, request))
             return decided[-1].change
 
-        record = found(change_job(self.store, job_id, decide, at=self.now()), "job", job_id)
+        record = found(self.book.change(job_id, decide), "job", job_id)
         over = round_index + 1 - record.job.spec.open_rounds
         self.gradients.close(job_id, before=over, but=request.lease_id)
         written = decided[-1]
@@ -139,10 +138,10 @@ class RoundService:
         """
         self.launches.wait_landed(job_id, timeout_s=self.preview_wait_s)
         self._bookings.catch_up(job_id)
-        record = found(self.store.job(job_id), "job", job_id)
+        record = found(self.book.job(job_id), "job", job_id)
         held_lease(record, request.lease_id)
         check_external(record, request)
-        before = RoundsBefore.read(self.store, record.job, round_index)
+        before = RoundsBefore.read(self.book, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
             return where.plan
@@ -163,16 +162,16 @@ class RoundService:
 
         def decide(record: JobRecord) -> Change:
             record, lines = self.spending.settle_ready(land(record, key, outcome))
-            entry = self.store.round(job_id, round_index)
+            entry = self.book.round(job_id, round_index)
             rounds = () if entry is None else (with_counts(entry, key, outcome),)
             return Change(record=record, rounds=rounds, lines=lines)
 
-        if change_job(self.store, job_id, decide, at=self.now()) is None:
+        if self.book.change(job_id, decide) is None:
             _LOG.info("launch of a deleted job ended", extra={"job": job_id})
 
     def adopt_orphans(self) -> None:
         """Book launches of an earlier process at their worst: nobody will hear of their end."""
-        for record in self.store.with_open_attempts():
+        for record in self.book.with_open_bills():
             try:
                 self._adopt(record)
             except UnreadableError as error:
@@ -188,14 +187,14 @@ class RoundService:
     def _decided(self, record: JobRecord, round_index: int, request: RoundRequest) -> _Decided:
         """Return the plan that is stored for a request, or a new one and the change it needs."""
         check_external(record, request)
-        before = RoundsBefore.read(self.store, record.job, round_index)
+        before = RoundsBefore.read(self.book, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
             return _Decided(planned=where, change=None)
         if where == "rewind":
             job_id, lease_id = record.job.job_id, request.lease_id
             self.launches.supersede(job_id, from_round=round_index, lease_id=lease_id)
-            record, before = rewound(self.store, self.cache, record, before)
+            record, before = rewound(self.book, self.cache, record, before)
         before = replace(before, reopened=where == "reopen")
         change, planned = self._planned(record, request, before)
         if where == "rewind":
@@ -278,16 +277,18 @@ class RoundService:
         lines: tuple[LedgerLine, ...],
     ) -> RoundContext:
         job_id, reopened = record.job.job_id, before.reopening
+        counts = self.book.counts()
+        num_running = counts.get("running", 0) + counts.get("stopping", 0)
         policy = scaling_policy(record.job.scaling_of(before.round_index))
         return RoundContext(
             record=record,
             request=request,
             now=now,
             policy=policy,
-            seen=seen_by(policy, self.store, record, before, request),
+            seen=seen_by(policy, self.book, record, before, request),
             concurrency=Concurrency(
                 limit=self.quota.known,
-                running_jobs=self.store.count(("running", "stopping")),
+                running_jobs=num_running,
                 others_in_flight=self.launches.in_flight(but=job_id),
                 own_in_flight=(
                     self.launches.in_flight(only=job_id) if before.open_rounds > 1 else 0
@@ -296,7 +297,7 @@ class RoundService:
             pricing=self.pricing.with_learner(record.job.learner).after(record.longest_learner_s),
             quorum_share=self.quorum_share,
             longest_s=self.longest_job_s,
-            settled=(*self.store.lines(job_id, skip=record.reported_lines), *lines),
+            settled=(*self.book.lines(job_id, skip=record.reported_lines), *lines),
             again=None if reopened is None else reopened.last.plan,
             ended=before.stop,
             awaits_others=before.num_stops < before.open_rounds - 1,

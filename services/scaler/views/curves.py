@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
+from services.scaler.book.records import AttemptKey, JobRecord, RoundEntry
 from services.scaler.rounds.record import actor_trouble
-from services.scaler.store.base import AttemptKey, JobRecord, RoundEntry
 from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundTiming, TrajectoryCounts
 from shared.contracts.views.curves import Column, Curves, Ending
 

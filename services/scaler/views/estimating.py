@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.scaler.api.problem import ApiError
+from services.scaler.book.book import Book
+from services.scaler.book.records import JobRecord
 from services.scaler.jobs.admission import Admission, learner_in, possible_learners
 from services.scaler.money.budget import (
     RoundPricing,
@@ -11,7 +13,6 @@ from services.scaler.money.budget import (
     final_evaluations,
     most_pricing,
 )
-from services.scaler.store.base import JobRecord, Store
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.problem import FieldError
 from shared.contracts.views.files import JobEstimate
@@ -28,7 +29,7 @@ _ALIKE = (
 class Estimates:
     """Says what becomes of a job before it is submitted."""
 
-    store: Store
+    book: Book
     admission: Admission
     pricing: RoundPricing
 
@@ -55,7 +56,7 @@ class Estimates:
         worst_round_usd = pricing.worst_case_usd(spec.actors.max + final_evaluations(spec))
         all_rounds_usd = rounds * worst_round_usd + closing_usd(spec, pricing)
         worst_usd = min(all_rounds_usd, spec.stop.budget_usd)
-        like = alike(spec, [r for _, r in self._newest() if r is not None])
+        like = alike(spec, self._newest_of(spec.env_id))
         expected_usd = _per_round([r.settled_usd for r in like], like, rounds)
         told = f"Of {len(like)} jobs like it among the newest." if like else "No job is like it."
         return JobEstimate(
@@ -75,8 +76,11 @@ class Estimates:
             ),
         )
 
-    def _newest(self) -> list[tuple[int, JobRecord | None]]:
-        return self.store.jobs(status=None, limit=_LOOKED_AT, before=None)
+    def _newest_of(self, env_id: str) -> list[JobRecord]:
+        rows = self.book.rows(limit=_LOOKED_AT, before=None)
+        named = (row.job_id for _, row in rows if row.env_id == env_id and row.round)
+        records = map(self.book.job, named)
+        return [record for record in records if record is not None]
 
 
 def alike(spec: JobSpec, records: Sequence[JobRecord]) -> list[JobRecord]:

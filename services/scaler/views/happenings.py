@@ -1,14 +1,15 @@
 """A page of what happened to a job."""
 
-from services.scaler.store.base import JobRecord, Store
-from services.scaler.store.events import submitted
+from services.scaler.book.book import Book
+from services.scaler.book.events import submitted
+from services.scaler.book.records import JobRecord
 from shared.contracts.views.events import KEPT_EVENTS, EventPage
 
 
-def event_page(store: Store, record: JobRecord, *, after: int, limit: int) -> EventPage:
+def event_page(book: Book, record: JobRecord, *, after: int, limit: int) -> EventPage:
     """Return the first events after a number, of those that are kept."""
     first = [submitted(record.job)] if after < 0 else []
-    kept = store.events(record, after=max(0, after), limit=limit - len(first))
+    kept = book.events(record, after=max(0, after), limit=limit - len(first))
     oldest = max(1, record.num_events + 1 - KEPT_EVENTS)
     return EventPage(
         job_id=record.job.job_id,

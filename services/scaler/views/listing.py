@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from services.scaler.book.book import Book
 from services.scaler.launching.launches import Launches
-from services.scaler.store.base import JobRecord, Store
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.views.jobs import JobList, JobSort, JobSummary
 
@@ -47,7 +47,7 @@ class _Look:
 class JobListing:
     """Lists jobs."""
 
-    store: Store
+    book: Book
     launches: Launches
     shown: Callable[[Job], Job]
     """Returns a job with what it waits for."""
@@ -79,28 +79,31 @@ class JobListing:
 
     def _look(self, query: JobQuery, *, before: int | None, most: int) -> _Look:
         """Look for jobs, newest first, until enough are found or enough were looked at."""
-        every = query.tag is None and not query.text
+        every = query.tag is None and not query.text and query.status is None
         size = min(_READ_AT_ONCE, most) if every else _READ_AT_ONCE
         found: list[tuple[int, JobSummary]] = []
         for _ in range(0, MOST_LOOKED_AT, size):
-            read = self.store.jobs(status=query.status, limit=size, before=before)
-            for position, record in read:
+            read = self.book.rows(limit=size, before=before)
+            for position, job in read:
                 before = position
-                job = None if record is None else self._summary(record)
-                if job is not None and matches(job, tag=query.tag, text=query.text):
-                    found.append((position, job))
+                in_state = query.status in (None, job.status)
+                if in_state and matches(job, tag=query.tag, text=query.text):
+                    found.append((position, self._as_now(job)))
             if len(read) < size:
                 return _Look(found=found, last=None)
             if len(found) >= most:
                 break
         return _Look(found=found, last=before)
 
-    def _summary(self, record: JobRecord) -> JobSummary:
-        job_id = record.job.job_id
+    def _as_now(self, job: JobSummary) -> JobSummary:
+        """Return a row with what only this process knows of a job that has not ended."""
+        record = self.book.live(job.job_id)
+        if record is None:
+            return job
         return JobSummary.of(
             self.shown(record.job),
             reserved_usd=record.reserved_usd,
-            actors_now=self.launches.in_flight(only=job_id),
+            actors_now=self.launches.in_flight(only=job.job_id),
         )
 
 

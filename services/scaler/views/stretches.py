@@ -7,7 +7,8 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from services.scaler.store.base import JobRecord, Store
+from services.scaler.book.book import Book
+from services.scaler.book.records import JobRecord
 from services.scaler.views.curves import SoFar, curves
 from shared.contracts.jobs import FINISHED
 from shared.contracts.views.curves import Curves
@@ -22,7 +23,7 @@ _Key = tuple[str, int, float | None, int, int]
 class CurveStretches:
     """Answers with a stretch of a job's rounds. Thread-safe."""
 
-    store: Store
+    book: Book
     so_far: SoFar
     _kept: OrderedDict[_Key, Curves] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -38,7 +39,7 @@ class CurveStretches:
         if kept is not None:
             num_rounds = max(kept.num_rounds, job.progress.rounds)
             return kept.model_copy(update={"num_rounds": num_rounds})
-        entries = self.store.rounds(job.job_id, first=after + 1, limit=limit + 1)
+        entries = self.book.rounds(job.job_id, first=after + 1, limit=limit + 1)
         made = curves(record, entries, after=after, limit=limit, so_far=self.so_far)
         rounds = made.columns["round"]
         closed = bool(rounds) and made.next_after == rounds[-1]

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import get_args
 
+from services.scaler.book.book import Book
 from services.scaler.capacity.reconciler import CapacityReconciler
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.settings import Settings
-from services.scaler.store.base import Store, StoreError
 from services.scaler.views.processes import MachineProcesses
 from services.scaler.views.recent import Recent
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
-from shared.contracts.jobs import FINISHED, JobStatus
+from shared.contracts.jobs import JobStatus
 from shared.contracts.views.system import (
     CacheView,
     ConcurrencyView,
@@ -26,8 +26,6 @@ from shared.contracts.views.system import (
 
 _CACHE_KEPT_S = 2.0
 """How long the cache is not asked again: it takes seconds to tell that it does not answer."""
-_COUNTS_KEPT_S = 30.0
-"""How long finished jobs are not counted again: they may be many."""
 
 
 def nitro_version() -> str:
@@ -43,7 +41,7 @@ class SystemLook:
     """Looks at the system."""
 
     settings: Settings
-    store: Store
+    book: Book
     cache: TrajectoryCache
     quota: ConcurrencyQuota
     launches: Launches
@@ -54,29 +52,18 @@ class SystemLook:
     """Set on one machine."""
     live: bool = True
     """Whether there is a system to look at, and not the records of runs alone."""
-    _finished: Recent[JobStatus, int] = field(init=False)
     _cache: Recent[None, CacheView | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with nothing counted."""
-        counts: Recent[JobStatus, int] = Recent(
-            get=lambda status: self.store.count((status,)),
-            fails_with=StoreError,
-            ttl_s=_COUNTS_KEPT_S,
-        )
-        object.__setattr__(self, "_finished", counts)
+        """Begin without a look at the cache."""
         cache: Recent[None, CacheView | None] = Recent(
             get=lambda _: self._look_at_cache(), fails_with=CacheError, ttl_s=_CACHE_KEPT_S
         )
         object.__setattr__(self, "_cache", cache)
 
     def view(self, role: Role) -> SystemView:
-        """Return what there is to see, for whoever looks.
-
-        Raises:
-            StoreError: The jobs cannot be counted.
-        """
-        settings = self.settings
+        """Return what there is to see, for whoever looks."""
+        settings, counts = self.settings, self.book.counts()
         statuses: tuple[JobStatus, ...] = get_args(JobStatus)
         return SystemView(
             version=nitro_version(),
@@ -101,16 +88,13 @@ class SystemLook:
                 memory_mb=settings.lambda_memory_mb,
                 timeout_s=settings.lambda_timeout_s,
             ),
-            jobs={status: self._count(status) for status in statuses},
+            jobs={status: counts.get(status, 0) for status in statuses},
             learner_instance=settings.learner_instance,
             price_table=settings.cost_basis().prices.name,
             clock=settings.ledger_clock,
             artifacts=settings.artifact_location,
             processes=self.processes.look() if self.processes else (),
         )
-
-    def _count(self, status: JobStatus) -> int:
-        return self._finished.of(status) if status in FINISHED else self.store.count((status,))
 
     def _look_at_cache(self) -> CacheView | None:
         if not self.live:

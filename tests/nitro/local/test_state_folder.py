@@ -10,9 +10,14 @@ import pytest
 
 from nitro.errors import EXIT_USAGE, CommandError
 from nitro.local.state_folder import StateFolder
-from services.scaler.store.base import Change, IdempotencyEntry
-from services.scaler.store.sqlite import SqliteStore
-from tests.services.scaler.store.records import line, record, round_entry, with_status
+from services.scaler.book.book import Book
+from services.scaler.book.records import IdempotencyEntry
+from services.scaler.book.sqlite import SqliteTable
+from tests.services.scaler.book.records import line, record, round_entry, write
+
+
+def opened(path: Path) -> Book:
+    return Book(SqliteTable(path), now=lambda: 0.0)
 
 
 def test_systems_of_single_jobs_have_a_folder_each(tmp_path: Path) -> None:
@@ -47,33 +52,32 @@ def test_a_job_goes_on_in_another_system_unless_one_trains_it(tmp_path: Path) ->
     first, second = StateFolder(tmp_path), StateFolder(tmp_path)
     first.acquire()
     key = IdempotencyEntry(key="mine", body_digest="d", job_id="job")
-    with closing(SqliteStore(first.database_path)) as store:
-        store.create(record("other"), None)
-        store.create(record(), key)
-        ended = store.commit(with_status(record(), "succeeded"))
-        lines, rounds = (line(1.0), line(2.0)), (round_entry(0), round_entry(1))
-        store.commit(Change(record=ended, rounds=rounds, lines=lines))
+    with closing(opened(first.database_path)) as book:
+        book.create(record("other"))
+        book.create(record(), key)
+        write(book, status="succeeded")
+        write(book, lines=(line(1.0), line(2.0)), rounds=(round_entry(0), round_entry(1)))
     second.acquire()
     second.take_over(job_id=None, key="another")
     second.take_over(job_id="job", key=None)
-    with closing(SqliteStore(second.database_path)) as store:
-        assert [each.round for each in store.rounds("job", first=0, limit=9)] == [0, 1]
-        assert [each.amount_usd for each in store.lines("job")] == [1.0, 2.0]
-        assert store.idempotency("mine") == key
-        moved = store.job("job")
+    with closing(opened(second.database_path)) as book:
+        assert [each.round for each in book.rounds("job", first=0, limit=9)] == [0, 1]
+        assert [each.amount_usd for each in book.lines("job")] == [1.0, 2.0]
+        assert book.idempotency("mine") == key
+        moved = book.job("job")
         assert moved is not None
         assert moved.job.status == "succeeded"
-        store.commit(with_status(moved, "running"))
-    with closing(SqliteStore(first.database_path)) as store:
-        assert store.job("job") is None
-        assert store.lines("job") == []
-        assert store.job("other") is not None
+        write(book, status="running")
+    with closing(opened(first.database_path)) as book:
+        assert book.job("job") is None
+        assert book.lines("job") == []
+        assert book.job("other") is not None
     with pytest.raises(CommandError, match=f"job job has not ended: process {os.getpid()} trains"):
         first.take_over(job_id=None, key="mine")
     second.release()  # or killed: what it has left goes on here
     first.take_over(job_id=None, key="mine")
-    with closing(SqliteStore(first.database_path)) as store:
-        assert store.job("job") is not None
+    with closing(opened(first.database_path)) as book:
+        assert book.job("job") is not None
     first.release()
 
 

@@ -12,8 +12,8 @@ import httpx
 
 from services.scaler.api.connection import BoundedConnection
 from services.scaler.app import create_app
+from services.scaler.book.records import JobRecord
 from services.scaler.settings import Settings
-from services.scaler.store.base import JobRecord
 from services.scaler.wiring import Components
 from shared.artifacts.store import CHECKPOINTS
 from shared.contracts.billing import JobCost
@@ -127,7 +127,7 @@ class Scaler:
 
     def record(self, job_id: str) -> JobRecord:
         """What the store has of a job."""
-        record = self.parts.store.job(job_id)
+        record = self.parts.book.job(job_id)
         assert record is not None
         return record
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from services.scaler.book.book import Book
 from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
@@ -18,11 +19,11 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
 from services.scaler.rounds.service import RoundService
-from services.scaler.store.sqlite import SqliteStore
 from shared.artifacts.local import LocalArtifacts
 from shared.cache.client import TrajectoryCache
 from shared.cache.gradients import GradientCache
 from shared.contracts.gradients import GradientReport, GradientTask
+from tests.services.scaler.lambda_endpoint import HOPPER
 
 TIMEOUT_S = 60.0
 SLACK_S = 10.0
@@ -55,13 +56,13 @@ class NoGradients(Invoker[GradientTask, GradientReport]):
     def __init__(self) -> None: ...
 
 
-class UnaskedFunction(LambdaFunction):
-    """The actor image, which nobody asks."""
+class HopperFunction(LambdaFunction):
+    """The actor image, which is asked about its environment alone."""
 
     def __init__(self) -> None: ...
 
     def invoke(self, payload: bytes) -> Execution:
-        raise AssertionError("nobody asks the actor image")
+        return Execution(kind="done", payload=HOPPER.model_dump_json().encode())
 
 
 class CheckpointsKept(LocalArtifacts):
@@ -75,7 +76,7 @@ class Services:
     """The scaler's services as they are wired for real, but for network, threads and time."""
 
     now = 0.0
-    store: SqliteStore
+    book: Book
 
     def wire(
         self,
@@ -105,7 +106,7 @@ class Services:
             timeout_s=TIMEOUT_S,
         )
         self.gradients = GradientService(
-            store=self.store,
+            book=self.book,
             invoker=NoGradients() if functions is None else functions,
             cache=NoGradientCache(),
             now=clock,
@@ -115,10 +116,10 @@ class Services:
             slack_s=SLACK_S,
         )
         changes = JobChanges(
-            store=self.store, launches=self.launches, gradients=self.gradients, now=clock
+            book=self.book, launches=self.launches, gradients=self.gradients, now=clock
         )
         self.leases = LeaseService(
-            self.store,
+            self.book,
             ttl_s=lease_ttl_s,
             heartbeat_every_s=1.0,
             now=clock,
@@ -127,7 +128,7 @@ class Services:
         )
         self.rounds = RoundService(
             gradients=self.gradients,
-            store=self.store,
+            book=self.book,
             launches=self.launches,
             cache=cache,
             quota=quota,
@@ -142,9 +143,9 @@ class Services:
             longest_job_s=1e9,
             on_rewarmed=lambda: None,
         )
-        catalogue = EnvironmentCatalogue(UnaskedFunction(), ttl_s=300.0)
+        catalogue = EnvironmentCatalogue(HopperFunction(), ttl_s=300.0)
         self.jobs = JobService(
-            store=self.store,
+            book=self.book,
             admission=Admission(catalogue, quota, lambda: [], cache_memory_mb=1000),
             cache=cache,
             changes=changes,
@@ -157,7 +158,7 @@ class Services:
             on_finished=lambda: None,
         )
         self.finishing = FinishService(
-            store=self.store,
+            book=self.book,
             launches=self.launches,
             changes=changes,
             now=clock,

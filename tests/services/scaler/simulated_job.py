@@ -10,6 +10,9 @@ from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 
+from services.scaler.book.book import Book
+from services.scaler.book.records import JobRecord
+from services.scaler.book.sqlite import SqliteTable
 from services.scaler.capacity.decision import CapacityRule, limits_at
 from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.launching.invoker import (
@@ -22,8 +25,6 @@ from services.scaler.launching.invoker import (
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
-from services.scaler.store.base import JobRecord
-from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.gradients import GradientReport, GradientTask
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest, StopReason
@@ -163,7 +164,7 @@ class SimulatedScaler(Services):
         """For how long learners have held the job."""
         folder = mkdtemp(prefix="nitro-simulated-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self.store = SqliteStore(Path(folder) / "nitro.db")
+        self.book = Book(SqliteTable(Path(folder) / "nitro.db"), now=lambda: self.now)
         self.basis = random_basis(self.chance)
         self.clock: Clock = self.chance.choice(("wall", "projected"))
         self.cruel = self.chance.random() < 0.3
@@ -213,7 +214,7 @@ class SimulatedScaler(Services):
 
     def record(self) -> JobRecord:
         """The job as it is stored."""
-        record = self.store.job("job")
+        record = self.book.job("job")
         assert record is not None
         return record
 
@@ -281,7 +282,7 @@ class SimulatedScaler(Services):
 
     def _begin(self, spec: JobSpec) -> str:
         job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=self.now)
-        self.store.create(JobRecord(job=job, queued_at=self.now), None)
+        self.book.create(JobRecord(job=job, queued_at=self.now))
         return self._lease()
 
     def _stopped(self, plan: RoundPlan) -> Stopped:
@@ -298,7 +299,7 @@ class SimulatedScaler(Services):
         num_actors = self.chance.choice((spec.actors.min, spec.actors.max))
         pinned = FixedScaling(policy="fixed", num_actors=num_actors)
         request = ScalingRequest(scaling=pinned)
-        switch_scaling_policy(self.store, "job", request, now=self.now)
+        switch_scaling_policy(self.book, "job", request, now=self.now)
 
     def _lease(self) -> str:
         lease = self.leases.claim("learner")

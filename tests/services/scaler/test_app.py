@@ -14,6 +14,9 @@ import httpx
 import pytest
 
 from services.scaler import app
+from services.scaler.book.book import Book
+from services.scaler.book.sqlite import SqliteTable
+from tests.services.scaler.book.records import record, write
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import TOKEN
 
@@ -115,6 +118,29 @@ def test_it_ends_in_order_while_a_learner_waits(tmp_path: Path, lambdas: LambdaE
                 assert learner.recv(1000).startswith(b"HTTP/1.1 204 ")
             assert process.wait(30) == 0
         assert "Traceback" not in log.read()
+
+
+def test_it_ends_when_another_scaler_writes_to_its_table_and_the_next_start_goes_on(
+    tmp_path: Path, lambdas: LambdaEndpoint
+) -> None:
+    other = Book(SqliteTable(tmp_path / "nitro.sqlite3"), now=lambda: 0.0)
+    other.create(record("a"))
+    process = start(tmp_path, NITRO_LAMBDA_ENDPOINT_URL=lambdas.url)
+    assert process.stderr is not None
+    with process.stderr as log:
+        url = next(line for line in log if "scaler listens" in line).split("url='")[1].split("'")[0]
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
+            write(other, "a", status="stopping")
+            refused = http.post("/v1/jobs/a/stop")
+            assert refused.status_code == 503
+            assert process.wait(30) == 3
+        assert "another scaler writes here" in log.read()
+    write(other, "a", status="queued")
+    other.close()
+    again = Book(SqliteTable(tmp_path / "nitro.sqlite3"), now=lambda: 0.0)
+    assert [each.version for each in again.with_status({"queued"})] == [2]
+    again.close()
 
 
 def test_silent_connections_do_not_keep_others_out(tmp_path: Path) -> None:

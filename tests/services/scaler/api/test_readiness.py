@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from services.scaler.api.readiness import Readiness
+from services.scaler.book.table import StoreError
 from services.scaler.launching.lambda_function import LambdaApiError
-from services.scaler.store.base import StoreError
 from shared.cache.connection import CacheError
 from shared.contracts.problem import Problem
 from tests.patience import ANSWER_S
@@ -111,7 +111,7 @@ def test_lambda_that_never_answers_keeps_no_learner_waiting(start_scaler: StartS
     ):
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with start_scaler(lambda_endpoint_url=url) as scaler:
-            add_job(scaler.parts.store, "job")
+            add_job(scaler.parts.book, "job")
             lease = scaler.lease()
             ready = scaler.http.base_url.join("/readyz")
             asking = [

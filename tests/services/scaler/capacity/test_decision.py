@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.scaler.book.records import JobRecord, LeaseRecord
 from services.scaler.capacity.decision import (
     ALWAYS_UNRESERVED,
     GRACE_S,
@@ -21,7 +22,6 @@ from services.scaler.capacity.decision import (
     limits_at,
 )
 from services.scaler.capacity.keep_alive import environments_to_keep
-from services.scaler.store.base import JobRecord, LeaseRecord
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job, JobStatus
 from tests.services.scaler.lambda_endpoint import HOPPER

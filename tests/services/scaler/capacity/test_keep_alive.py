@@ -1,13 +1,14 @@
 """Pings of a running scaler: as many idle environments as a job can still use, when it is time."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
+from services.scaler.book.records import Change, JobRecord, LeaseRecord
+from services.scaler.book.table import StoreError
 from services.scaler.capacity.keep_alive import environments_to_keep
-from services.scaler.store.base import Change, JobRecord, LeaseRecord, StoreError
 from shared.contracts.job_spec import Warm
 from shared.money.costs import ping_s
 from tests.patience import ANSWER_S
@@ -168,18 +169,21 @@ def test_none_of_those_is_forgotten_where_the_store_refuses(
             sent = sum(event["mode"] == "ping" for event in lambdas.events)
         return Reply(body={"cold_start": sent <= 4})
 
-    commit, refusals, noted = scaler.parts.store.commit, [4], threading.Event()
+    change, refusals, noted = scaler.parts.book.change, [4], threading.Event()
 
-    def commit_later(change: Change) -> JobRecord:
-        if change.record.cold_pings and refusals:
+    def change_later(job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
+        record = scaler.parts.book.job(job_id)
+        assert record is not None
+        decided = decide(record)
+        if decided is not None and decided.record.cold_pings and refusals:
             refusals.pop()
             raise StoreError("made up")
-        if change.record.cold_pings == 4:
+        if decided is not None and decided.record.cold_pings == 4:
             noted.set()
-        return commit(change)
+        return change(job_id, lambda _: decided)
 
     lambdas.behave = first_cold
-    monkeypatch.setattr(scaler.parts.store, "commit", commit_later)
+    monkeypatch.setattr(scaler.parts.book, "change", change_later)
     scaler.submit(**SPEC, warm="reuse")
     scaler.played(scaler.lease(), 0)
     assert noted.wait(ANSWER_S)

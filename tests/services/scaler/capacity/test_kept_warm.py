@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.scaler.book.records import JobRecord
 from services.scaler.capacity.kept_warm import (
     BILLING_STEP_S,
     WarmNumbers,
@@ -13,7 +14,6 @@ from services.scaler.capacity.kept_warm import (
     most_needed,
     warm_numbers,
 )
-from services.scaler.store.base import JobRecord
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobProgress, ScalingSwitch
 from shared.contracts.scaling_spec import FixedScaling, NitroScaling

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from services.scaler.book.records import JobRecord, LeaseRecord
 from services.scaler.capacity.learners_heard import SILENT_S, LearnersHeard
-from services.scaler.store.base import JobRecord, LeaseRecord
 from shared.contracts.learner_kind import LearnerKind
-from tests.services.scaler.store.records import record
+from tests.services.scaler.book.records import record
 
 NOW = 1000.0
 

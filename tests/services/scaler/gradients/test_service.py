@@ -4,19 +4,21 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from services.scaler.api.problem import ApiError
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord, LeaseRecord
+from services.scaler.book.sqlite import SqliteTable
+from services.scaler.book.table import StoreError
 from services.scaler.gradients.calls import GradientOutcome
 from services.scaler.gradients.pricing import worst_calls_usd, worst_update_usd
 from services.scaler.gradients.service import GradientService
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import closing_usd, smallest_budget_usd
-from services.scaler.store.base import Change, JobRecord, LeaseRecord, StoreError
-from services.scaler.store.changing import change_job
-from services.scaler.store.sqlite import SqliteStore
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import (
     GradientCall,
@@ -80,18 +82,18 @@ class Rig:
     """The service on a store of its own."""
 
     def __init__(self, path: Path, cache: GradientCache, *, budget_usd: float) -> None:
-        self.store = SqliteStore(path)
+        self.book = Book(SqliteTable(path), now=lambda: NOW)
         self.invoker, self.cache = HeldInvoker(), cache
         stop = SPEC.stop.model_copy(update={"budget_usd": budget_usd})
         record = held(attempt(2))
         job = record.job.model_copy(update={"spec": SPEC.model_copy(update={"stop": stop})})
-        self.store.create(record.model_copy(update={"job": job}), None)
+        self.book.create(record.model_copy(update={"job": job}))
         self.start()
 
     def start(self) -> None:
         """Start a service anew, as after a restart."""
         self.service = GradientService(
-            store=self.store,
+            book=self.book,
             invoker=self.invoker,
             cache=self.cache,
             now=lambda: NOW,
@@ -102,7 +104,7 @@ class Rig:
         )
 
     def record(self) -> JobRecord:
-        record = self.store.job("job")
+        record = self.book.job("job")
         assert record is not None
         return record
 
@@ -124,7 +126,7 @@ def opened_rig(folder: Path, cache_url: str) -> Iterator[Rig]:
     with GradientCache(cache_url) as cache:
         made = Rig(folder / "jobs.sqlite3", cache, budget_usd=100.0)
         yield made
-        made.store.close()
+        made.book.close()
 
 
 @pytest.fixture
@@ -164,7 +166,7 @@ def test_what_ended_is_booked_when_the_round_is_over(rig: Rig) -> None:
     rig.invoker.end(billed_s=0.2)
     record = rig.record()
     assert record.open_gradients == ()
-    lines = {line.item: line for line in rig.store.lines("job")}
+    lines = {line.item: line for line in rig.book.lines("job")}
     gb = 1769 / 1024
     assert lines["gradient_duration"].quantity == pytest.approx(0.3 * gb)
     assert lines["gradient_requests"].quantity == 2.0
@@ -187,9 +189,9 @@ def test_a_further_update_of_a_round_reserves_for_what_runs_and_bills_what_ended
         rig.invoker.end(billed_s=0.1)
     record = rig.record()
     assert record.open_gradients == ()
-    requests = [x.quantity for x in rig.store.lines("job") if x.item == "gradient_requests"]
+    requests = [x.quantity for x in rig.book.lines("job") if x.item == "gradient_requests"]
     assert sum(requests) == 3 * CALLS
-    assert record.settled_usd == pytest.approx(sum(x.amount_usd for x in rig.store.lines("job")))
+    assert record.settled_usd == pytest.approx(sum(x.amount_usd for x in rig.book.lines("job")))
 
 
 def test_calls_of_a_process_that_ended_are_billed_at_their_worst(rig: Rig) -> None:
@@ -222,7 +224,7 @@ def test_nothing_is_launched_that_the_budget_has_no_room_for(
         made = Rig(tmp_path / "poor.sqlite3", cache, budget_usd=0.5 + closing_usd(SPEC, PRICING))
         assert not made.ask(0, 0)
         assert made.invoker.tasks == []
-        made.store.close()
+        made.book.close()
     update_usd = worst_update_usd(SPEC, pricing.basis)
     on_cores = SPEC.model_copy(update={"learner": "cpu"})
     more_usd = smallest_budget_usd(SPEC, pricing) - smallest_budget_usd(on_cores, pricing)
@@ -248,7 +250,7 @@ def test_money_that_is_set_aside_launches_nothing_once_the_lease_is_lost(rig: Ri
     def take_over(record: JobRecord) -> Change:
         return Change(record=record.model_copy(update={"lease": lost}))
 
-    change_job(rig.store, "job", take_over, at=NOW)
+    rig.book.change("job", take_over)
     for number in (0, 1):
         with pytest.raises(ApiError) as refused:
             rig.ask(number, number)
@@ -274,25 +276,25 @@ def test_a_request_that_two_threads_answer_is_launched_and_billed_once(
         rig.invoker.end(billed_s=0.1)
     further = range(CALLS, 2 * CALLS)
     repeated = threading.Thread(target=lambda: rig.ask(1, *further))
-    commit = rig.store.commit
+    table, write = rig.book._table, rig.book._table.write
 
-    def overtaken(change: Change) -> JobRecord:
+    def overtaken(*items: Any, **expected: Any) -> None:
         """Let the same request come again before the first of it is written."""
-        monkeypatch.setattr(rig.store, "commit", commit)
+        monkeypatch.setattr(table, "write", write)
         repeated.start()
         repeated.join(0.3)
-        return commit(change)
+        write(*items, **expected)
 
-    monkeypatch.setattr(rig.store, "commit", overtaken)
+    monkeypatch.setattr(table, "write", overtaken)
     assert rig.ask(1, *further)
     repeated.join()
     assert rig.service.in_flight("job") == CALLS
     rig.service.close("job")
     for _ in range(CALLS):
         rig.invoker.end(billed_s=0.1)
-    lines = [line for line in rig.store.lines("job") if line.item == "gradient_requests"]
+    lines = [line for line in rig.book.lines("job") if line.item == "gradient_requests"]
     assert sum(line.quantity for line in lines) == 2 * CALLS
-    seconds = [line for line in rig.store.lines("job") if line.item == "gradient_duration"]
+    seconds = [line for line in rig.book.lines("job") if line.item == "gradient_duration"]
     assert sum(line.quantity for line in seconds) == pytest.approx(0.2 * CALLS * 1769 / 1024)
 
 
@@ -300,7 +302,7 @@ def test_a_job_that_computes_its_own_gradients_is_refused(rig: Rig) -> None:
     record = rig.record()
     spec = record.job.spec.model_copy(update={"learner": "cpu"})
     job = record.job.model_copy(update={"spec": spec, "job_id": "other"})
-    rig.store.create(record.model_copy(update={"job": job}), None)
+    rig.book.create(record.model_copy(update={"job": job}))
     request = GradientRequest(lease_id="lease", request=0, calls=(GradientCall(call=0, base=0),))
     with pytest.raises(ApiError):
         rig.service.ask("other", 2, request)
@@ -320,13 +322,13 @@ def test_what_the_store_refused_to_book_is_booked_with_the_next_look(
     rig.ask(0, 0)
     rig.service.close("job")
     with monkeypatch.context() as broken:
-        broken.setattr(rig.store, "commit", _refuse)
+        broken.setattr(rig.book._table, "write", _refuse)
         rig.invoker.end(billed_s=0.1)
     assert rig.record().open_gradients
     for _ in range(2):  # once more books nothing twice
         rig.service.close("job")
     assert rig.record().open_gradients == ()
-    lines = {line.item: line.quantity for line in rig.store.lines("job")}
+    lines = {line.item: line.quantity for line in rig.book.lines("job")}
     assert lines["gradient_requests"] == 1.0
 
 

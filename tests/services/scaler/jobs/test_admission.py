@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from services.scaler.api.problem import ApiError
+from services.scaler.book.records import JobRecord
 from services.scaler.jobs.admission import (
     MAX_TRAJECTORY_BYTES,
     Admission,
@@ -22,7 +23,6 @@ from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import smallest_budget_usd
 from services.scaler.settings import Settings
-from services.scaler.store.base import JobRecord
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from services.scaler.book.records import Change, JobRecord
 from services.scaler.jobs.changes import JobChanges
-from services.scaler.jobs.ending import ended
 from services.scaler.jobs.leases import MOST_LOST, LeaseService
 from services.scaler.launching.launches import Launches
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
-from services.scaler.store.base import Change, JobRecord
-from services.scaler.store.changing import change_job
 from tests.services.scaler.gradients.test_service import BASIS, Rig, opened_rig
 from tests.services.scaler.money.test_accounting_spending import NOW
 from tests.services.scaler.services_without_network import TIMEOUT_S, SilentCache
@@ -32,7 +30,7 @@ def changes_of(rig: Rig) -> JobChanges:
         timeout_s=TIMEOUT_S,
     )
     return JobChanges(
-        store=rig.store, launches=launches, gradients=rig.service, now=lambda: NOW + 1e6
+        book=rig.book, launches=launches, gradients=rig.service, now=lambda: NOW + 1e6
     )
 
 
@@ -50,9 +48,9 @@ def test_a_job_that_has_lost_its_last_learner_keeps_no_money_for_gradients(rig: 
     def lose(record: JobRecord) -> Change:
         return Change(record=record.model_copy(update={"lost_leases": MOST_LOST - 1}))
 
-    change_job(rig.store, "job", lose, at=NOW)
+    rig.book.change("job", lose)
     leases = LeaseService(
-        rig.store,
+        rig.book,
         ttl_s=30.0,
         heartbeat_every_s=5.0,
         now=lambda: NOW + 1e6,
@@ -63,17 +61,5 @@ def test_a_job_that_has_lost_its_last_learner_keeps_no_money_for_gradients(rig: 
     record = rig.record()
     assert record.job.status == "failed"
     assert record.open_gradients == ()
-    requests = [x.quantity for x in rig.store.lines("job") if x.item == "gradient_requests"]
+    requests = [x.quantity for x in rig.book.lines("job") if x.item == "gradient_requests"]
     assert requests == [1.0], "what ran is billed, and not what was reserved"
-
-
-def test_money_set_aside_while_a_job_ends_is_given_back(rig: Rig) -> None:
-    def end_after_a_request(record: JobRecord) -> Change:
-        if not record.open_gradients:
-            rig.ask(0, 0)
-            rig.invoker.end(billed_s=0.1)
-        return ended(record, SPENDING, NOW, "user")
-
-    changes_of(rig).change("job", end_after_a_request)
-    assert rig.record().job.status == "stopped"
-    assert rig.record().open_gradients == ()

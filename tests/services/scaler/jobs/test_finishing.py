@@ -66,7 +66,7 @@ def test_a_job_that_is_followed_has_each_line_of_its_ledger_read_once(
     scaler: Scaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = scaler.begin(**{**SPEC, "stop": {"max_rounds": 9}})
-    read_lines = scaler.parts.store.lines
+    read_lines = scaler.parts.book.lines
     num_read = 0
 
     def counting(job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
@@ -78,7 +78,7 @@ def test_a_job_that_is_followed_has_each_line_of_its_ledger_read_once(
     for index in range(6):
         scaler.played(lease, index, previous=result(index - 1) if index else None)
         with monkeypatch.context() as counted:
-            counted.setattr(scaler.parts.store, "lines", counting)
+            counted.setattr(scaler.parts.book, "lines", counting)
             for _ in range(3):
                 shown = scaler.rounds(lease.job.job_id).rounds
     lines = read_lines(lease.job.job_id)

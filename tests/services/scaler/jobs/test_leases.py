@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from services.scaler.api.problem import ApiError
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord
+from services.scaler.book.sqlite import SqliteTable
 from services.scaler.jobs.leases import LeaseService, held_lease
 from services.scaler.money.accounting import Spending, unbilled_s
-from services.scaler.store.base import Change, JobRecord, Store
-from services.scaler.store.changing import change_job
-from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.learner_kind import LearnerKind
@@ -51,30 +50,30 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    opened = SqliteStore(tmp_path / "jobs.sqlite3")
+def book(tmp_path: Path) -> Iterator[Book]:
+    opened = Book(SqliteTable(tmp_path / "jobs.sqlite3"), now=lambda: 0.0)
     yield opened
     opened.close()
 
 
-def lease_service(store: SqliteStore, clock: Clock, spending: Spending) -> LeaseService:
+def lease_service(book: Book, clock: Clock, spending: Spending) -> LeaseService:
     return LeaseService(
-        store,
+        book,
         ttl_s=30.0,
         heartbeat_every_s=5.0,
         now=clock,
         spending=spending,
-        change=partial(change_job, store, at=0.0),
+        change=book.change,
     )
 
 
 @pytest.fixture
-def desk(store: SqliteStore, clock: Clock) -> LeaseService:
-    return lease_service(store, clock, SPENDING)
+def desk(book: Book, clock: Clock) -> LeaseService:
+    return lease_service(book, clock, SPENDING)
 
 
 def add_job(
-    store: Store, job_id: str, *, budget_usd: float = 100.0, learner: LearnerKind = "gpu"
+    book: Book, job_id: str, *, budget_usd: float = 100.0, learner: LearnerKind = "gpu"
 ) -> None:
     job = Job(
         job_id=job_id,
@@ -84,21 +83,21 @@ def add_job(
         status="queued",
         created_at=0.0,
     )
-    store.create(JobRecord(job=job), None)
+    book.create(JobRecord(job=job))
 
 
-def stored(store: SqliteStore, job_id: str) -> JobRecord:
-    record = store.job(job_id)
+def stored(book: Book, job_id: str) -> JobRecord:
+    record = book.job(job_id)
     assert record is not None
     return record
 
 
-def set_status(store: SqliteStore, job_id: str, status: JobStatus) -> None:
+def set_status(book: Book, job_id: str, status: JobStatus) -> None:
     def change(record: JobRecord) -> Change:
         job = record.job.model_copy(update={"status": status})
         return Change(record=record.model_copy(update={"job": job}))
 
-    change_job(store, job_id, change, at=0.0)
+    book.change(job_id, change)
 
 
 def claimed(lease: Lease | None) -> Lease:
@@ -106,19 +105,19 @@ def claimed(lease: Lease | None) -> Lease:
     return lease
 
 
-def test_jobs_are_leased_oldest_first_and_each_once(store: SqliteStore, desk: LeaseService) -> None:
+def test_jobs_are_leased_oldest_first_and_each_once(book: Book, desk: LeaseService) -> None:
     for job_id in ("b", "a"):
-        add_job(store, job_id)
+        add_job(book, job_id)
     assert [claimed(desk.claim(name)).job.job_id for name in ("l1", "l2")] == ["b", "a"]
     assert desk.claim("l3") is None
 
 
 def test_a_learner_gets_jobs_of_its_kind_only_and_one_of_no_kind_gets_any(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a")
-    add_job(store, "b", learner="cpu")
-    add_job(store, "c", learner="cpu")
+    add_job(book, "a")
+    add_job(book, "b", learner="cpu")
+    add_job(book, "c", learner="cpu")
     assert claimed(desk.claim("cores", "cpu")).job.job_id == "b"
     assert claimed(desk.claim("gpu", "gpu")).job.job_id == "a"
     assert desk.claim("another", "gpu") is None
@@ -130,9 +129,9 @@ def test_a_learner_gets_jobs_of_its_kind_only_and_one_of_no_kind_gets_any(
 
 
 def test_a_silent_learner_loses_its_job_to_the_next(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a")
+    add_job(book, "a")
     first = claimed(desk.claim("one"))
     clock.now += 29.9
     assert desk.claim("two") is None
@@ -146,24 +145,24 @@ def test_a_silent_learner_loses_its_job_to_the_next(
 
 
 def test_a_lease_is_named_by_its_hash_in_logs_and_refusals(
-    store: SqliteStore, desk: LeaseService, caplog: pytest.LogCaptureFixture
+    book: Book, desk: LeaseService, caplog: pytest.LogCaptureFixture
 ) -> None:
-    add_job(store, "a")
+    add_job(book, "a")
     with caplog.at_level("INFO"):
         lease_id = claimed(desk.claim("one")).lease_id
         desk.give_up(lease_id)
     assert [getattr(r, "lease", None) for r in caplog.records] == [hash_of_lease(lease_id)] * 2
     with pytest.raises(ApiError) as refused:
-        held_lease(stored(store, "a"), lease_id)
+        held_lease(stored(book, "a"), lease_id)
     assert hash_of_lease(lease_id) in refused.value.detail
     assert lease_id not in refused.value.detail
 
 
 def test_a_learner_that_was_started_again_has_its_job_at_once(
-    store: SqliteStore, desk: LeaseService
+    book: Book, desk: LeaseService
 ) -> None:
     for job_id in ("a", "b"):
-        add_job(store, job_id)
+        add_job(book, job_id)
     before = claimed(desk.claim("one"))
     claimed(desk.claim("two"))
     again = claimed(desk.claim("one"))
@@ -174,9 +173,9 @@ def test_a_learner_that_was_started_again_has_its_job_at_once(
 
 
 def test_a_clock_that_is_corrected_takes_no_learners_job(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "job-a")
+    add_job(book, "job-a")
     claimed(desk.claim("l1"))
     clock.now -= 5
     assert desk.claim("l2") is None
@@ -184,9 +183,9 @@ def test_a_clock_that_is_corrected_takes_no_learners_job(
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_lost_learners_job_does_not_wait_for_a_clock_that_was_set_back(
-    store: SqliteStore, desk: LeaseService, clock: Clock, restarted: bool
+    book: Book, desk: LeaseService, clock: Clock, restarted: bool
 ) -> None:
-    add_job(store, "job-a")
+    add_job(book, "job-a")
     claimed(desk.claim("l1"))
     clock.now -= 900
     if restarted:
@@ -197,24 +196,24 @@ def test_a_lost_learners_job_does_not_wait_for_a_clock_that_was_set_back(
 
 
 def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_that_never_was(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "job-a")
+    add_job(book, "job-a")
     claimed(desk.claim("l1"))
     clock.now -= 900
 
     def end_a_round(record: JobRecord) -> Change:
         return Change(record=SPENDING.end_round(record, clock.now, learner_s=0.0)[0])
 
-    change_job(store, "job-a", end_a_round, at=clock.now)
+    book.change("job-a", end_a_round)
     clock.now += 2
     claimed(desk.claim("l2"))
-    record = stored(store, "job-a")
+    record = stored(book, "job-a")
     assert unbilled_s(record, clock.now) == 2
 
 
-def test_heartbeats_keep_a_job(store: SqliteStore, desk: LeaseService, clock: Clock) -> None:
-    add_job(store, "a")
+def test_heartbeats_keep_a_job(book: Book, desk: LeaseService, clock: Clock) -> None:
+    add_job(book, "a")
     lease = claimed(desk.claim("one"))
     for _ in range(10):
         clock.now += 20
@@ -223,35 +222,35 @@ def test_heartbeats_keep_a_job(store: SqliteStore, desk: LeaseService, clock: Cl
 
 
 def test_time_nobody_trained_is_not_held_against_the_job(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a")
+    add_job(book, "a")
     desk.claim("one")
     clock.now += 1000  # the lease ran out after 30
     desk.claim("two")
-    record = stored(store, "a")
+    record = stored(book, "a")
     assert (record.held_carry_s, record.accounted_until) == (30.0, clock.now)
 
 
 @pytest.mark.parametrize(("away_s", "nobodys_s"), [(500.0, 0.0), (629.0, 0.0), (6 * 3600, 20970.0)])
 def test_while_the_scaler_was_away_time_counts_until_all_was_switched_off(
-    store: SqliteStore, desk: LeaseService, clock: Clock, away_s: float, nobodys_s: float
+    book: Book, desk: LeaseService, clock: Clock, away_s: float, nobodys_s: float
 ) -> None:
-    add_job(store, "a")
+    add_job(book, "a")
     lease = claimed(desk.claim("one"))
     clock.now += away_s  # the lease ran out after 30 s, the switch acts 600 s later
     desk.extend_all()
     desk.heartbeat(lease.lease_id)
-    record = stored(store, "a")
+    record = stored(book, "a")
     assert unbilled_s(record, clock.now) == away_s - nobodys_s
     clock.now += 10
     assert unbilled_s(record, clock.now) == away_s - nobodys_s + 10
 
 
 def test_a_learner_that_holds_a_job_beyond_its_budget_is_told_to_stop(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a", budget_usd=2.0)
+    add_job(book, "a", budget_usd=2.0)
     lease = claimed(desk.claim("one"))
     for _ in range(99):
         clock.now += 20
@@ -261,9 +260,9 @@ def test_a_learner_that_holds_a_job_beyond_its_budget_is_told_to_stop(
 
 
 def test_a_job_that_learner_after_learner_loses_ends_with_its_budget(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a", budget_usd=0.2)
+    add_job(book, "a", budget_usd=0.2)
     learners = 0
     while (lease := desk.claim("one")) is not None:
         learners += 1
@@ -271,16 +270,16 @@ def test_a_job_that_learner_after_learner_loses_ends_with_its_budget(
         desk.heartbeat(lease.lease_id)
         clock.now += 1000  # dead; its lease ran out after 30
     assert learners == 4
-    record = stored(store, "a")
+    record = stored(book, "a")
     assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
     assert record.settled_usd == pytest.approx(0.2)
     assert record.lease is None
 
 
 def test_a_job_that_loses_learner_after_learner_without_a_round_fails(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a")
+    add_job(book, "a")
     handed_back = claimed(desk.claim("one"))
     desk.give_up(handed_back.lease_id)  # that learner was not lost
     learners = 0
@@ -288,28 +287,28 @@ def test_a_job_that_loses_learner_after_learner_without_a_round_fails(
         learners += 1
         clock.now += 100
     assert learners == 5
-    record = stored(store, "a")
+    record = stored(book, "a")
     assert (record.job.status, record.job.stop_reason) == ("failed", "error")
     assert "5 learners in a row" in str(record.job.error)
     assert record.lease is None
 
 
 def test_a_job_that_was_told_to_stop_and_loses_all_its_learners_is_stopped(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a")
+    add_job(book, "a")
     claimed(desk.claim("one"))
-    set_status(store, "a", "stopping")
+    set_status(book, "a", "stopping")
     while desk.claim("one") is not None:
         clock.now += 100
-    record = stored(store, "a")
+    record = stored(book, "a")
     assert (record.job.status, record.job.stop_reason) == ("stopped", "user")
 
 
-def test_what_a_projection_bills_does_not_grow_with_time(store: SqliteStore, clock: Clock) -> None:
+def test_what_a_projection_bills_does_not_grow_with_time(book: Book, clock: Clock) -> None:
     spending = replace(SPENDING, clock="projected")
-    desk = lease_service(store, clock, spending)
-    add_job(store, "a", budget_usd=2.0)
+    desk = lease_service(book, clock, spending)
+    add_job(book, "a", budget_usd=2.0)
     lease = claimed(desk.claim("one"))
     for _ in range(200):
         clock.now += 20
@@ -317,9 +316,9 @@ def test_what_a_projection_bills_does_not_grow_with_time(store: SqliteStore, clo
 
 
 def test_a_restarted_scaler_gives_learners_a_full_term(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a")
+    add_job(book, "a")
     lease = claimed(desk.claim("one"))
     clock.now += 500
     desk.extend_all()
@@ -328,17 +327,17 @@ def test_a_restarted_scaler_gives_learners_a_full_term(
 
 
 def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a")
+    add_job(book, "a")
     deaf = claimed(desk.claim("one"))
-    set_status(store, "a", "stopping")
+    set_status(book, "a", "stopping")
     assert desk.next_expiry_s() == 30
     clock.now += 500
     desk.extend_all()
     assert desk.claim("two") is None
     desk.give_up(deaf.lease_id)
-    given_up = stored(store, "a")
+    given_up = stored(book, "a")
     assert given_up.job.status == "stopping"
     clock.now += 7
     next_one = claimed(desk.claim("two"))
@@ -348,37 +347,37 @@ def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
 
 
 def test_a_job_that_has_no_money_left_stops_for_its_user_if_that_asked_before(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a", budget_usd=0.02)  # 20 s
+    add_job(book, "a", budget_usd=0.02)  # 20 s
     lease = claimed(desk.claim("one"))
     clock.now += 25
     assert desk.heartbeat(lease.lease_id).stop == "budget"
-    set_status(store, "a", "stopping")
+    set_status(book, "a", "stopping")
     assert desk.heartbeat(lease.lease_id).stop == "user"
 
 
 def test_a_job_that_was_taken_or_has_ended_since_it_was_listed_is_not_leased(
-    store: SqliteStore, desk: LeaseService, monkeypatch: pytest.MonkeyPatch
+    book: Book, desk: LeaseService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for job_id in ("taken", "ended", "free"):
-        add_job(store, job_id)
-    listed = list(store.with_status(("queued",)))
+        add_job(book, job_id)
+    listed = book.with_status({"queued"})
     assert claimed(desk.claim("one")).job.job_id == "taken"
-    set_status(store, "ended", "stopped")
-    monkeypatch.setattr(store, "with_status", lambda statuses: listed)
+    set_status(book, "ended", "stopped")
+    monkeypatch.setattr(book, "with_status", lambda statuses: listed)
     assert claimed(desk.claim("two")).job.job_id == "free"
     assert desk.claim("three") is None
-    ended = stored(store, "ended")
+    ended = stored(book, "ended")
     assert (ended.job.status, ended.lease) == ("stopped", None)
 
 
 def test_who_waits_looks_again_when_the_first_of_all_leases_has_run_out(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
     assert desk.next_expiry_s() is None
     for job_id in ("a", "b", "c"):
-        add_job(store, job_id)
+        add_job(book, job_id)
     first, second = claimed(desk.claim("one")), claimed(desk.claim("two"))
     clock.now += 10
     desk.heartbeat(first.lease_id)
@@ -390,9 +389,9 @@ def test_who_waits_looks_again_when_the_first_of_all_leases_has_run_out(
 
 
 def test_what_a_learner_that_gave_up_has_cost_counts_with_what_the_next_one_costs(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "a", budget_usd=0.05)  # 50 s
+    add_job(book, "a", budget_usd=0.05)  # 50 s
     first = claimed(desk.claim("one"))
     clock.now += 25
     desk.give_up(first.lease_id)
@@ -404,14 +403,14 @@ def test_what_a_learner_that_gave_up_has_cost_counts_with_what_the_next_one_cost
     assert desk.heartbeat(second.lease_id).stop == "budget"
     desk.give_up(second.lease_id)
     assert desk.claim("three") is None
-    record = stored(store, "a")
+    record = stored(book, "a")
     assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
 
 
 def test_an_external_job_is_leased_by_its_id_and_by_no_learner(
-    store: SqliteStore, desk: LeaseService
+    book: Book, desk: LeaseService
 ) -> None:
-    add_job(store, "external-1", learner="external")
+    add_job(book, "external-1", learner="external")
     assert desk.claim("learner-a") is None
     assert desk.claim("learner-a", "gpu") is None
     desk = replace(desk, cache_url="redis://:secret@cache:6379/0")
@@ -423,9 +422,9 @@ def test_an_external_job_is_leased_by_its_id_and_by_no_learner(
 
 
 def test_other_jobs_are_not_leased_by_their_ids_and_tell_of_no_cache(
-    store: SqliteStore, desk: LeaseService
+    book: Book, desk: LeaseService
 ) -> None:
-    add_job(store, "hopper-1")
+    add_job(book, "hopper-1")
     desk = replace(desk, cache_url="redis://:secret@cache:6379/0")
     assert desk.claim("pool-a", job_id="hopper-1") is None
     assert desk.claim("pool-a", job_id="nobody-1") is None
@@ -435,12 +434,12 @@ def test_other_jobs_are_not_leased_by_their_ids_and_tell_of_no_cache(
 
 
 def test_an_external_job_that_is_given_up_waits_anew_for_its_client(
-    store: SqliteStore, desk: LeaseService, clock: Clock
+    book: Book, desk: LeaseService, clock: Clock
 ) -> None:
-    add_job(store, "external-1", learner="external")
+    add_job(book, "external-1", learner="external")
     lease = desk.claim("pool-a", job_id="external-1")
     assert lease is not None
     clock.now += 500.0
     desk.give_up(lease.lease_id)
-    assert stored(store, "external-1").queued_at == clock.now
+    assert stored(book, "external-1").queued_at == clock.now
     assert desk.claim("pool-b", job_id="external-1") is not None

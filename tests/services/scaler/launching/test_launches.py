@@ -8,21 +8,22 @@ from typing import Any
 
 import pytest
 
+from services.scaler.book.book import Book
+from services.scaler.book.dynamodb import DynamoDbTable
+from services.scaler.book.records import LaunchOutcome, OpenAttempt
 from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
-from services.scaler.store.base import LaunchOutcome, OpenAttempt
-from services.scaler.store.dynamodb import DynamoDbStore
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask
 from shared.money.costs import lambda_gb_seconds
+from tests.services.scaler.book.records import REGION, make_table, record
 from tests.services.scaler.rounds.test_order import planned
 from tests.services.scaler.services_without_network import TIMEOUT_S, SilentCache
 from tests.services.scaler.simulated_job import ChanceInvoker
-from tests.services.scaler.store.records import REGION, make_table, record
 
 MEMORY_MB = 1024
 
@@ -167,7 +168,10 @@ def test_all_rounds_a_job_may_have_open_fit_into_its_record_with_all_their_actor
         for index in range(8)  # the most rounds_in_flight
     )
     full = record().model_copy(update={"open_attempts": attempts})
-    store = DynamoDbStore.connect(make_table(), region=REGION)
-    store.create(full, None)
-    assert store.job("job") == full
-    store.close()
+    name = make_table()
+    book = Book(DynamoDbTable.connect(name, region=REGION), now=lambda: 0.0)
+    book.create(full)
+    book.close()
+    book = Book(DynamoDbTable.connect(name, region=REGION), now=lambda: 0.0)
+    assert book.job("job") == full.model_copy(update={"position": 1})
+    book.close()

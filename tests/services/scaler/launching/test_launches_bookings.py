@@ -4,9 +4,10 @@ import threading
 
 import pytest
 
+from services.scaler.book.records import AttemptKey, LaunchOutcome
+from services.scaler.book.table import StoreError
 from services.scaler.launching.launches import Bookings
 from services.scaler.money.ledger import NOTHING_LAUNCHED
-from services.scaler.store.base import AttemptKey, LaunchOutcome, StoreError
 
 ONE: AttemptKey = ("one", 0, 0, "lease")
 OTHER: AttemptKey = ("other", 0, 0, "lease")

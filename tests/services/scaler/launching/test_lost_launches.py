@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from services.scaler.book.book import Book
+from services.scaler.book.sqlite import SqliteTable
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches
 from services.scaler.metrics import Metrics
 from services.scaler.settings import Settings
-from services.scaler.store.sqlite import SqliteStore
 from shared.cache.arrivals import Arrival
 from shared.cache.client import TrajectoryCache
 from shared.contracts.jobs import Job
@@ -198,7 +199,7 @@ def test_an_api_that_refuses_is_asked_ever_more_rarely(
     pauses = Pauses(7)
     launches = Launches(pauses, cache, Metrics(), clock="wall", memory_mb=1024, timeout_s=60.0)
     lost = LostLaunches(
-        store=SqliteStore(tmp_path / "nitro.sqlite3"),
+        book=Book(SqliteTable(tmp_path / "nitro.sqlite3"), now=lambda: 0.0),
         launches=launches,
         cache=cache,
         oldest_invocation_s=refuse,
@@ -208,7 +209,7 @@ def test_an_api_that_refuses_is_asked_ever_more_rarely(
     lost.watch(planned(0, 0))
     assert pauses.closed.wait(PATIENCE_S)
     assert pauses.seconds == [0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0]
-    lost.store.close()
+    lost.book.close()
 
 
 def test_aws_is_not_asked_what_it_never_tells() -> None:

@@ -3,8 +3,8 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from services.scaler.book.records import PlannedAttempt
 from services.scaler.launching.orders import LaunchOrder, WaitingOrders
-from services.scaler.store.base import PlannedAttempt
 from shared.contracts.job_spec import JobSpec
 from tests.services.scaler.rounds.test_order import planned
 

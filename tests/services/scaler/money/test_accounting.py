@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.scaler.book.records import JobRecord, OpenAttempt
 from services.scaler.money.accounting import (
     Spending,
     land,
@@ -16,7 +17,6 @@ from services.scaler.money.accounting import (
     unbilled_s,
 )
 from services.scaler.money.ledger import NOTHING_LAUNCHED, Clock, worst_outcome
-from services.scaler.store.base import JobRecord, OpenAttempt
 from shared.contracts.billing import LedgerLine
 from tests.services.scaler.money.test_accounting_spending import NOW, held
 from tests.services.scaler.money.test_budget import basis

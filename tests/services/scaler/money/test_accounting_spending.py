@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from services.scaler.book.records import JobRecord, LaunchOutcome, LeaseRecord, OpenAttempt
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import Clock
-from services.scaler.store.base import JobRecord, LaunchOutcome, LeaseRecord, OpenAttempt
 from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import LaunchCounts

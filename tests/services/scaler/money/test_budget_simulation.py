@@ -27,10 +27,10 @@ _ON_FUNCTIONS = 100
 
 def check_bill(scaler: SimulatedScaler, budget_usd: float) -> None:
     """Check that a job that is over was billed whole, and not beyond its budget."""
-    done = scaler.store.job("job")
+    done = scaler.book.job("job")
     assert done is not None
     assert not done.has_open_bills
-    lines = scaler.store.lines("job")
+    lines = scaler.book.lines("job")
     spent = sum(Decimal(line.quantity) * Decimal(line.unit_price_usd) for line in lines)
     assert float(spent) == pytest.approx(done.settled_usd, rel=1e-9)
     assert float(spent) <= budget_usd * (1 + 1e-9)

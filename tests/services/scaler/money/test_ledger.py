@@ -3,8 +3,8 @@ from decimal import Decimal
 
 import pytest
 
+from services.scaler.book.records import LaunchOutcome, OpenAttempt
 from services.scaler.money.ledger import NOTHING_LAUNCHED, assumptions, settle, worst_outcome
-from services.scaler.store.base import LaunchOutcome, OpenAttempt
 from shared.contracts.rounds import LaunchCounts
 from shared.money.costs import worst_case_round_usd
 from tests.services.scaler.money.test_budget import basis

@@ -2,10 +2,10 @@
 
 import pytest
 
+from services.scaler.book.records import OpenAttempt
 from services.scaler.money.ledger import settle
 from services.scaler.money.round_means import with_round
 from services.scaler.scaling.base import RoundCosts
-from services.scaler.store.base import OpenAttempt
 from tests.services.scaler.money.test_budget import basis
 from tests.services.scaler.money.test_ledger import attempt
 

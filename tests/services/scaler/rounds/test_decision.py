@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from services.scaler.book.records import JobRecord
 from services.scaler.launching.quota import Concurrency
 from services.scaler.money.budget import closing_usd
 from services.scaler.rounds.decision import (
@@ -13,7 +14,6 @@ from services.scaler.rounds.decision import (
     stop_reason,
 )
 from services.scaler.scaling.registry import scaling_policy
-from services.scaler.store.base import JobRecord
 from shared.contracts.episode_rules import EvaluationRule
 from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job, JobProgress, ScalingSwitch

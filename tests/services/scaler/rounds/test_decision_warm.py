@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from services.scaler.book.records import JobRecord
 from services.scaler.money.accounting import warm_at_most
 from services.scaler.money.budget import RoundPricing, closing_usd
 from services.scaler.rounds.decision import decide_with_warm
-from services.scaler.store.base import JobRecord
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundPlan
 from shared.money.warmth import WarmUse

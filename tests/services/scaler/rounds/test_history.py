@@ -38,7 +38,7 @@ def test_kungfu_remembers_over_reopened_rounds_and_resumed_jobs(scaler: Scaler) 
         request = {"previous": result(index - 1), "gradient_noise": noise(scale)}
         counts.append(scaler.played(resumed, index, **request).num_actors)
     assert counts == [2, 4, 4, 8, 8]
-    stored = scaler.parts.store.round(lease.job.job_id, 3)
+    stored = scaler.parts.book.round(lease.job.job_id, 3)
     assert stored is not None
     assert stored.memory == NoiseMemory(
         squared_norm=1.0, variance=1.0, first_scale=5.0, num_actors=8
@@ -138,7 +138,7 @@ def test_a_policy_that_takes_over_does_not_go_by_anothers_memory(
     body = {"scaling": {"policy": policy}}
     assert scaler.http.post(f"/v1/jobs/{lease.job.job_id}/scaling", json=body).is_success
     scaler.played(lease, 2, gradient_noise=noise, previous=result(1))
-    entry = scaler.parts.store.last_round(lease.job.job_id)
+    entry = scaler.parts.book.last_round(lease.job.job_id)
     assert entry is not None
     assert entry.memory is not None
     expected = {"kungfu": (5.0, None), "marginal": (None, None)}[policy]

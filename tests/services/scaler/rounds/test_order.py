@@ -5,8 +5,8 @@ from typing import Literal
 import pytest
 
 from services.scaler.api.problem import ApiError
+from services.scaler.book.records import PlannedAttempt, RoundEntry
 from services.scaler.rounds.order import RoundsBefore, place
-from services.scaler.store.base import PlannedAttempt, RoundEntry
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import LaunchCounts, RoundPlan, RoundRequest
 from tests.services.scaler.running import result

@@ -2,11 +2,11 @@
 
 import pytest
 
+from services.scaler.book.records import JobRecord, OpenAttempt
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
 from services.scaler.rounds.record import reserved
-from services.scaler.store.base import JobRecord, OpenAttempt
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import RoundPlan

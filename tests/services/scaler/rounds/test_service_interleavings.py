@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.scaler.api.problem import ApiError
+from services.scaler.book.book import Book
+from services.scaler.book.records import JobRecord
+from services.scaler.book.sqlite import SqliteTable
+from services.scaler.book.table import Expected, Item, Key, StoreError
 from services.scaler.launching.invoker import Awaited, Invoker, RolloutOutcome, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
-from services.scaler.store.base import Change, JobRecord, StoreError
-from services.scaler.store.sqlite import SqliteStore
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ResumeRequest
 from shared.contracts.leases import FinishRequest
@@ -60,23 +62,22 @@ class Played(Invoker[RolloutTask, ActorReport]):
         return True
 
 
-class ForgetfulStore(SqliteStore):
+class ForgetfulTable(SqliteTable):
     """Fails to say, when it is told to, that it has written a round."""
 
     forgets = False
 
-    def commit(self, change: Change) -> JobRecord:
-        written = super().commit(change)
-        if self.forgets and change.rounds:
+    def write(self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected) -> None:
+        super().write(puts, deletes, expect=expect)
+        if self.forgets and any(item.key[1].startswith("ROUND#") for item in puts):
             self.forgets = False
             raise StoreError("the answer is lost")
-        return written
 
 
 class World(Services):
     """A scaler that can be restarted, and the learner of its one job."""
 
-    store: ForgetfulStore
+    table: ForgetfulTable
 
     def __init__(self, spec: JobSpec, folder: Path, *, clock: Clock, seed: int) -> None:
         self.random = random.Random(seed)
@@ -89,7 +90,7 @@ class World(Services):
         """Launches since the job was last started."""
         self.start()
         job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=0.0)
-        self.store.create(JobRecord(job=job, queued_at=0.0), None)
+        self.book.create(JobRecord(job=job, queued_at=0.0))
         self.closed = 0
         self.plans: dict[int, RoundPlan] = {}
         self.deadlines: dict[int, float] = {}
@@ -98,12 +99,13 @@ class World(Services):
     def start(self) -> None:
         """Start a scaler on the database; what is in flight ends unheard."""
         self.played = Played()
-        self.store = ForgetfulStore(self._folder / "nitro.sqlite3")
+        self.table = ForgetfulTable(self._folder / "nitro.sqlite3")
+        self.book = Book(self.table, now=lambda: self.now)
         self.wire(self.played, Spending(basis=basis(), clock=self.clock), lease_ttl_s=_LEASE_S)
 
     @property
     def record(self) -> JobRecord:
-        record = self.store.job("job")
+        record = self.book.job("job")
         assert record is not None
         return record
 
@@ -141,12 +143,12 @@ class World(Services):
     learner_s = 0.0
 
     def ask(self, index: int) -> None:
-        self.store.forgets = self.random.random() < 0.2
+        self.table.forgets = self.random.random() < 0.2
         try:
             answer = self.rounds.plan("job", index, self.request(index))
         except StoreError:
             answer = self.rounds.plan("job", index, self.request(index))
-        self.store.forgets = False
+        self.table.forgets = False
         if answer.order is not None:
             before = self.played.launched.copy()
             self.rounds.launch(answer.order)
@@ -213,7 +215,7 @@ class World(Services):
         self.take_lease()
 
     def restart_scaler(self) -> None:
-        self.store.close()
+        self.book.close()
         self.start()
         self.rounds.adopt_orphans()
         self.leases.extend_all()
@@ -265,7 +267,7 @@ def test_whatever_the_order_nothing_is_overspent_and_all_is_launched_once(
         world = World(spec, Path(folder), clock=clock, seed=seed)
         play_world(world)
         _check_bill(world)
-        world.store.close()
+        world.book.close()
 
 
 def overlapping_spec(*, open_rounds: int, headroom: float) -> JobSpec:
@@ -316,7 +318,7 @@ def play_world(world: World) -> None:
 def _check_bill(world: World) -> None:
     assert world.record.settled_usd <= world.spec.stop.budget_usd * (1 + 1e-9)
     assert world.record.open_attempts == ()
-    lines = world.store.lines("job")
+    lines = world.book.lines("job")
     assert sum(line.amount_usd for line in lines) == pytest.approx(world.record.settled_usd)
     if world.clock == "wall":
         # Every second is billed, and to one round only.

@@ -2,15 +2,22 @@
 
 import concurrent.futures
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
-from services.scaler.store.base import Change, JobRecord, Store, StoreError
+from services.scaler.book.book import Book
+from services.scaler.book.table import Item, StoreError
 from shared.contracts.jobs import Job
 from shared.contracts.leases import Lease
 from tests.services.scaler.rounds.test_service import SMALL, samples
 from tests.services.scaler.running import Scaler, StartScaler, result
+
+
+def _rounds(puts: Sequence[Item]) -> list[Item]:
+    return [item for item in puts if item.key[1].startswith("ROUND#")]
 
 
 @dataclass
@@ -21,21 +28,20 @@ class RefusingStore:
     refused: threading.Event = field(default_factory=threading.Event)
     booked: threading.Event = field(default_factory=threading.Event)
 
-    def stand_before(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        commit = store.commit
+    def stand_before(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+        write = book._table.write
 
-        def refuse_outcomes(change: Change) -> JobRecord:
+        def refuse_outcomes(puts: Sequence[Item], *rest: Any, **expected: Any) -> None:
             # Counts of a round come with its booking.
-            is_booking = any(e.last.launches is not None for e in change.rounds)
+            is_booking = any('"launches":{' in item.body for item in _rounds(puts))
             if is_booking and self.refusing.is_set():
                 self.refused.set()
                 raise StoreError("throttled")
-            record = commit(change)
+            write(puts, *rest, **expected)
             if is_booking:
                 self.booked.set()
-            return record
 
-        monkeypatch.setattr(store, "commit", refuse_outcomes)
+        monkeypatch.setattr(book._table, "write", refuse_outcomes)
 
 
 def _outcome_refused(
@@ -44,7 +50,7 @@ def _outcome_refused(
     """Round 0 of a small job, launched, whose outcome the store has refused to book."""
     store = RefusingStore()
     store.refusing.set()
-    store.stand_before(scaler.parts.store, monkeypatch)
+    store.stand_before(scaler.parts.book, monkeypatch)
     job = scaler.submit(**SMALL)
     lease = scaler.lease()
     scaler.round(lease, 0)
@@ -87,19 +93,18 @@ class ForgetfulStore:
     may_answer: threading.Event = field(default_factory=threading.Event)
     error: StoreError | None = field(default_factory=lambda: StoreError("the answer is lost"))
 
-    def stand_before(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        commit = store.commit
+    def stand_before(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+        write = book._table.write
 
-        def write_and_forget(change: Change) -> JobRecord:
-            record = commit(change)
-            if change.rounds and not self.written.is_set():
+        def write_and_forget(puts: Sequence[Item], *rest: Any, **expected: Any) -> None:
+            write(puts, *rest, **expected)
+            if _rounds(puts) and not self.written.is_set():
                 self.written.set()
                 assert self.may_answer.wait(10)
                 if self.error is not None:
                     raise self.error
-            return record
 
-        monkeypatch.setattr(store, "commit", write_and_forget)
+        monkeypatch.setattr(book._table, "write", write_and_forget)
 
 
 def _plan_not_answered(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, Lease]:
@@ -108,7 +113,7 @@ def _plan_not_answered(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> tuple
     store.may_answer.set()
     job = scaler.submit(**SMALL)
     lease = scaler.lease()
-    store.stand_before(scaler.parts.store, monkeypatch)
+    store.stand_before(scaler.parts.book, monkeypatch)
     assert scaler.round_response(lease, 0).status_code == 503
     return job, lease
 
@@ -148,13 +153,14 @@ def test_a_plan_asked_for_again_before_its_writing_is_answered_is_launched_once(
 ) -> None:
     store = ForgetfulStore(error=error)
     lease = scaler.begin(**SMALL)
-    store.stand_before(scaler.parts.store, monkeypatch)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    store.stand_before(scaler.parts.book, monkeypatch)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
         first = pool.submit(scaler.round_response, lease, 0)
         assert store.written.wait(10)
-        scaler.played(lease, 0)
+        second = pool.submit(scaler.round_response, lease, 0)
         store.may_answer.set()
         assert first.result().status_code == (200 if error is None else 503)
+        assert second.result().status_code == 200
     scaler.played(lease, 0)
     assert sorted(scaler.lambdas.rollouts()) == samples(lease.job.job_id, 0, 0, 4)
 
@@ -166,7 +172,7 @@ def test_a_reopened_round_whose_answer_was_lost_launches_what_was_missing(
     store.may_answer.set()
     lease = scaler.begin(**SMALL)
     scaler.played(lease, 0)
-    store.stand_before(scaler.parts.store, monkeypatch)
+    store.stand_before(scaler.parts.book, monkeypatch)
     assert scaler.round_response(lease, 0, attempt=1, missing=(1, 3)).status_code == 503
     scaler.played(lease, 0, attempt=1, missing=(1, 3))
     assert sorted(scaler.lambdas.rollouts())[4:] == [

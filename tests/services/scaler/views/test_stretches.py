@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from nitro.dashboard.finished_runs import RunFolderStore, folder_record
+from nitro.dashboard.finished_runs import RunFolderBook, folder_record
 from nitro.runs.reading import read_job
-from services.scaler.store.base import JobRecord, RoundEntry
+from services.scaler.book.records import JobRecord, RoundEntry
 from services.scaler.views.stretches import CurveStretches
 from tests.nitro.synthetic_run import JOB_ID, write_run
 
 
-class CountedStore(RunFolderStore):
+class CountedBook(RunFolderBook):
     reads = 0
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
@@ -20,10 +20,10 @@ class CountedStore(RunFolderStore):
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> CountedStore:
+def book(tmp_path: Path) -> CountedBook:
     folder = write_run(tmp_path, rounds=12)
-    found = CountedStore(tmp_path / "runs.sqlite3", {JOB_ID: folder})
-    found.create(folder_record(folder, read_job(folder)), None)
+    found = CountedBook(tmp_path / "runs.sqlite3", {JOB_ID: folder})
+    found.create(folder_record(folder, read_job(folder)))
     return found
 
 
@@ -35,37 +35,37 @@ def changed(record: JobRecord, **fields: object) -> JobRecord:
     return record.model_copy(update={"job": record.job.model_copy(update=fields)})
 
 
-def test_a_closed_stretch_is_read_once_and_the_last_one_each_time(store: CountedStore) -> None:
-    ended = store.job(JOB_ID)
+def test_a_closed_stretch_is_read_once_and_the_last_one_each_time(book: CountedBook) -> None:
+    ended = book.job(JOB_ID)
     assert ended is not None
     record = changed(ended, status="running", finished_at=None)
-    stretches = CurveStretches(store=store, so_far=lambda _: None)
+    stretches = CurveStretches(book=book, so_far=lambda _: None)
     for _ in range(3):
         assert stretch(stretches, record, -1) == (0, 1, 2, 3, 4)
-    assert store.reads == 1
+    assert book.reads == 1
     for _ in range(3):
         assert stretch(stretches, record, 9) == (10, 11)
-    assert store.reads == 4
+    assert book.reads == 4
 
 
 def test_the_last_stretch_of_a_job_that_has_ended_is_read_once_each_time_it_ends(
-    store: CountedStore,
+    book: CountedBook,
 ) -> None:
-    record = store.job(JOB_ID)
+    record = book.job(JOB_ID)
     assert record is not None
-    stretches = CurveStretches(store=store, so_far=lambda _: None)
+    stretches = CurveStretches(book=book, so_far=lambda _: None)
     for _ in range(3):
         assert stretch(stretches, record, 9) == (10, 11)
-    assert store.reads == 1
+    assert book.reads == 1
     stretch(stretches, changed(record, status="running", finished_at=None), 9)
     stretch(stretches, changed(record, finished_at=99.0), 9)
-    assert store.reads == 3
+    assert book.reads == 3
 
 
-def test_a_rewound_job_is_read_again(store: CountedStore) -> None:
-    record = store.job(JOB_ID)
+def test_a_rewound_job_is_read_again(book: CountedBook) -> None:
+    record = book.job(JOB_ID)
     assert record is not None
-    stretches = CurveStretches(store=store, so_far=lambda _: None)
+    stretches = CurveStretches(book=book, so_far=lambda _: None)
     stretch(stretches, record, -1)
     again = stretches.of(record.model_copy(update={"rewinds": 1}), after=-1, limit=5)
-    assert (again.generation, store.reads) == (1, 2)
+    assert (again.generation, book.reads) == (1, 2)

@@ -1,11 +1,13 @@
 """Jobs, rounds and ledger lines for store tests, and the table they may lie in."""
 
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import boto3
 
-from services.scaler.store.base import Change, JobRecord, LeaseRecord, OpenAttempt, RoundEntry
+from services.scaler.book.book import Book
+from services.scaler.book.records import Change, JobRecord, LeaseRecord, OpenAttempt, RoundEntry
 from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus
@@ -23,16 +25,35 @@ def record(job_id: str = "job") -> JobRecord:
     return JobRecord(job=job)
 
 
-def with_status(old: JobRecord, status: JobStatus) -> Change:
-    job = old.job.model_copy(update={"status": status})
-    return Change(record=old.model_copy(update={"job": job}))
+def write(
+    book: Book,
+    job_id: str = "job",
+    *,
+    status: JobStatus | None = None,
+    lease_id: str | None = None,
+    lines: Sequence[LedgerLine] = (),
+    rounds: Sequence[RoundEntry] = (),
+    forget_rounds_from: int | None = None,
+    **updated: object,
+) -> JobRecord:
+    """Change a job as it is now; return its record after it."""
 
+    def decide(old: JobRecord) -> Change:
+        if status is not None:
+            updated["job"] = old.job.model_copy(update={"status": status})
+        if lease_id is not None:
+            updated["lease"] = LeaseRecord(lease_id=lease_id, learner_id="x", expires_at=9.0)
+        counted = {"num_lines": old.num_lines + len(lines)}
+        return Change(
+            record=old.model_copy(update=counted | updated),
+            lines=tuple(lines),
+            rounds=tuple(rounds),
+            forget_rounds_from=forget_rounds_from,
+        )
 
-def with_lease(old: JobRecord, lease_id: str | None) -> Change:
-    lease = None
-    if lease_id is not None:
-        lease = LeaseRecord(lease_id=lease_id, learner_id="x", expires_at=9.0)
-    return Change(record=old.model_copy(update={"lease": lease}))
+    written = book.change(job_id, decide)
+    assert written is not None
+    return written
 
 
 def line(amount: float) -> LedgerLine:
@@ -72,22 +93,10 @@ def make_table() -> str:
         AttributeDefinitions=[
             {"AttributeName": "pk", "AttributeType": "S"},
             {"AttributeName": "sk", "AttributeType": "S"},
-            {"AttributeName": "gsi_pk", "AttributeType": "S"},
-            {"AttributeName": "gsi_sk", "AttributeType": "S"},
         ],
         KeySchema=[
             {"AttributeName": "pk", "KeyType": "HASH"},
             {"AttributeName": "sk", "KeyType": "RANGE"},
-        ],
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": "queue",
-                "KeySchema": [
-                    {"AttributeName": "gsi_pk", "KeyType": "HASH"},
-                    {"AttributeName": "gsi_sk", "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "KEYS_ONLY"},
-            }
         ],
     )
     client.close()

@@ -5,12 +5,11 @@ looks at all jobs names it in the log and goes on without it.
 """
 
 import logging
-import threading
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from services.scaler.store.base import JobRecord, StoreError
+from services.scaler.book.table import StoreError
 from shared.contracts.message import Message
 
 _LOG = logging.getLogger(__name__)
@@ -41,23 +40,3 @@ def parsed(kind: type[M], text: str, job_id: str) -> M:
 def left_aside(job_id: str, error: UnreadableError) -> None:
     """Name a job in the log that is gone on without."""
     _LOG.error("job left aside", extra={"job": job_id, "why": str(error)})
-
-
-class JobReader:
-    """Reads jobs among others; each one that cannot be read is named in the log once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._told: set[str] = set()
-
-    def record(self, text: str, job_id: str) -> JobRecord | None:
-        """Return a job's record; None when it cannot be read."""
-        try:
-            return parsed(JobRecord, text, job_id)
-        except UnreadableError as error:
-            with self._lock:
-                new = job_id not in self._told
-                self._told.add(job_id)
-            if new:
-                left_aside(job_id, error)
-            return None

@@ -1,11 +1,11 @@
-"""What only the SQLite store has to say: which file cannot be used, and how it finds things."""
+"""What only the SQLite file has to say: which cannot be used."""
 
 from pathlib import Path
 
 import pytest
 
-from services.scaler.store.base import StoreError
-from services.scaler.store.sqlite import SqliteStore
+from services.scaler.book.sqlite import SqliteTable
+from services.scaler.book.table import StoreError
 
 
 @pytest.mark.parametrize("kind", ["file_as_folder", "no_database", "folder"])
@@ -19,4 +19,4 @@ def test_a_file_that_cannot_be_used_is_named_with_the_setting(tmp_path: Path, ki
     else:
         path.mkdir()
     with pytest.raises(StoreError, match="jobs.sqlite3.*NITRO_DATABASE"):
-        SqliteStore(path)
+        SqliteTable(path)

@@ -5,7 +5,7 @@ Every change passes here, so nothing that happens to a job can be forgotten to b
 
 from collections.abc import Iterator
 
-from services.scaler.store.base import Change, JobRecord, OpenAttempt, PlannedAttempt
+from services.scaler.book.records import Change, JobRecord, OpenAttempt, PlannedAttempt
 from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.rounds import LaunchCounts
 from shared.contracts.views.events import LONGEST_TEXT, EventKind, JobEvent

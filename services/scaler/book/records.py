@@ -1,23 +1,22 @@
-"""What the scaler remembers, and the seam it remembers it through.
+"""What the scaler remembers.
 
 All of a job's state lives in one `JobRecord` with a version. Every write is one `Change` that
-takes effect as a whole or, when somebody else has changed the job meanwhile, not at all. That is a
-transaction in SQLite and a conditional write in a key-value store: both can stand behind `Store`.
+takes effect as a whole.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Self
 
 from pydantic import FiniteFloat
 
 from services.scaler.scaling.base import NoiseMemory, RoundCosts
 from shared.cache.arrivals import Mode
 from shared.contracts.billing import LedgerLine
-from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.message import Count, Identifier, Message, NonNegativeFloat, PositiveInt
 from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
 from shared.contracts.views.events import JobEvent
+from shared.contracts.views.jobs import JobSummary
 from shared.money.warmth import WarmUse
 
 AttemptKey = tuple[str, int, int, str]
@@ -98,6 +97,10 @@ class JobRecord(Message):
 
     job: Job
     version: Count = 0
+    position: Count = 0
+    """Of all jobs, in the order in which they were submitted."""
+    idempotency_key: str | None = None
+    """Under which it was submitted."""
     lease: LeaseRecord | None = None
     settled_usd: NonNegativeFloat = 0.0
     open_attempts: tuple[OpenAttempt, ...] = ()
@@ -151,6 +154,12 @@ class JobRecord(Message):
     """Events noted so far, the submission not among them."""
     deleting: bool = False
     """Whether its user has deleted it: from then on it can only go, whatever is left of it."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether anything is still to be done about it."""
+        ended = self.job.status in FINISHED and self.lease is None
+        return not ended or self.has_open_bills
 
     @property
     def has_open_bills(self) -> bool:
@@ -238,8 +247,7 @@ class Change:
     """What it means for people; the newest `KEPT_EVENTS` of a job are kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdempotencyEntry:
+class IdempotencyEntry(Message):
     """What a key was first used for."""
 
     key: str
@@ -247,86 +255,15 @@ class IdempotencyEntry:
     job_id: str
 
 
-class VersionConflictError(RuntimeError):
-    """Somebody else changed the job since it was read."""
+class JobRow(Message):
+    """A job in short, as the list of all jobs has it."""
 
+    summary: JobSummary
+    is_live: bool
+    """Whether anything is still to be done about it."""
 
-class StoreError(RuntimeError):
-    """The store cannot be used; the message names the file and the fix."""
-
-
-class Store(Protocol):
-    """Jobs, rounds and ledger lines, durable. Methods may be called from any thread.
-
-    What is asked for by a job's id and cannot be read raises `UnreadableError`, a `StoreError`.
-    """
-
-    def create(self, record: JobRecord, idempotency: IdempotencyEntry | None) -> None:
-        """Add a job; raise `VersionConflictError` when the key was used meanwhile."""
-
-    def idempotency(self, key: str) -> IdempotencyEntry | None:
-        """Return what a key was used for."""
-
-    def job(self, job_id: str) -> JobRecord | None:
-        """Return a job."""
-
-    def job_of_lease(self, lease_id: str) -> JobRecord | None:
-        """Return the job a lease is on."""
-
-    def jobs(
-        self, *, status: JobStatus | None, limit: int, before: int | None
-    ) -> list[tuple[int, JobRecord | None]]:
-        """Return jobs with their position, newest first, only positions below `before`.
-
-        Of one that cannot be read there is no record.
-        """
-
-    def with_status(self, statuses: Sequence[JobStatus]) -> list[JobRecord]:
-        """Return every job in one of the states that can be read, oldest first."""
-
-    def with_open_attempts(self) -> list[JobRecord]:
-        """Return every job with launches whose bill is not final that can be read."""
-
-    def count(self, statuses: Sequence[JobStatus]) -> int:
-        """Return how many jobs are in one of the states."""
-
-    def commit(self, change: Change) -> JobRecord:
-        """Write a change whole; return the record with its new version.
-
-        Raises:
-            VersionConflictError: The job is gone or its version is not the record's.
-        """
-
-    def delete(self, record: JobRecord) -> None:
-        """Remove a job and everything about it.
-
-        It may be removed step by step: whoever deletes it marks it first, so that nobody takes it
-        up again. What an interruption leaves, a repeat removes.
-
-        Raises:
-            VersionConflictError: The job is gone or its version is not the record's.
-        """
-
-    def round(self, job_id: str, round_index: int) -> RoundEntry | None:
-        """Return one round."""
-
-    def last_round(self, job_id: str) -> RoundEntry | None:
-        """Return the newest round."""
-
-    def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
-        """Return rounds in order."""
-
-    def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
-        """Return the newest ratios measured before a round, oldest of them first."""
-
-    def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
-        """Return ledger lines in the order they were written; all but the first `skip` at most."""
-
-    def events(self, record: JobRecord, *, after: int, limit: int) -> list[JobEvent]:
-        """Return events of a job that are kept, in order; the first `limit` after a number."""
-
-    def check(self) -> None:
-        """Raise `StoreError` when the store cannot be read."""
-
-    def close(self) -> None:
-        """Release files and connections."""
+    @classmethod
+    def of(cls, record: JobRecord) -> Self:
+        """Return a job's row."""
+        summary = JobSummary.of(record.job, reserved_usd=record.reserved_usd)
+        return cls(summary=summary, is_live=record.is_live)

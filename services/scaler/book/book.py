@@ -1,0 +1,323 @@
+"""The book of all jobs: read by anybody, each job written by one at a time, and written through.
+
+There is one scaler, and in it one writer a job. So a change is decided once, of the record as it
+is, and counts as soon as it is written. A conflict can only mean that somebody else writes the same
+table. Nobody could then say which of the two is right: the book is closed, and the process ends.
+
+Jobs about which anything is still to be done are in memory. Every other is read when asked for.
+"""
+
+import itertools
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from services.scaler.book import layout
+from services.scaler.book.events import events_of
+from services.scaler.book.pages import Pages
+from services.scaler.book.reading import UnreadableError, left_aside, parsed
+from services.scaler.book.records import Change, IdempotencyEntry, JobRecord, JobRow
+from services.scaler.book.table import (
+    LAST,
+    MAX_ITEMS,
+    ConflictError,
+    Expected,
+    Item,
+    Key,
+    StoreError,
+    Table,
+)
+from shared.contracts.jobs import JobStatus
+from shared.contracts.views.jobs import JobSummary
+
+_LOG = logging.getLogger(__name__)
+
+
+class FencedError(StoreError):
+    """Somebody else writes the same table: this process writes nothing more."""
+
+
+class Book(Pages):
+    """All jobs, their rounds and ledgers. Thread-safe.
+
+    What is asked for by a job's id and cannot be read raises `UnreadableError`, a `StoreError`.
+    """
+
+    def __init__(self, table: Table, *, now: Callable[[], float]) -> None:
+        """Open the book.
+
+        Args:
+            table: What keeps it.
+            now: Unix seconds, for events.
+
+        Raises:
+            StoreError: The table cannot be read.
+        """
+        super().__init__(table)
+        self._now = now
+        self.on_fenced: Callable[[], None] = lambda: None
+        """Called once somebody else is found to write the same table."""
+        self.fenced = False
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._statuses: dict[str, JobStatus] = {}
+        self._live: dict[str, JobRecord] = {}
+        self._doubted: set[str] = set()
+        """Jobs of which a write failed: it may have taken effect."""
+        self._newest = 0
+        self._all_known = False
+        """Whether all jobs of the table are: one may have been added though the write failed."""
+        self._unfinished()
+
+    def create(
+        self, record: JobRecord, idempotency: IdempotencyEntry | None = None
+    ) -> IdempotencyEntry | None:
+        """Add a job; if its key was used before, add none and return what for."""
+        with self._guard:
+            used = None if idempotency is None else self.idempotency(idempotency.key)
+            if idempotency is not None:
+                if used is not None:
+                    return used
+                record = record.model_copy(update={"idempotency_key": idempotency.key})
+            record = record.model_copy(update={"position": self._newest + 1})
+            puts = [layout.job_item(record), layout.row_item(record)]
+            if idempotency is not None:
+                puts.append(layout.idempotency_item(idempotency))
+            try:
+                self._write(puts, expect={item.key: None for item in puts})
+            except StoreError:
+                self._all_known = False
+                raise
+            self._newest += 1
+            self._remember(record)
+        return None
+
+    def idempotency(self, key: str) -> IdempotencyEntry | None:
+        """Return what a key was used for."""
+        item = self._table.get(layout.idempotency_key(key))
+        return None if item is None else parsed(IdempotencyEntry, item.body, "")
+
+    def job(self, job_id: str) -> JobRecord | None:
+        """Return a job."""
+        if job_id in self._live and job_id not in self._doubted:
+            return self._live[job_id]
+        item = self._table.get(layout.job_key(job_id))
+        return None if item is None else parsed(JobRecord, item.body, job_id)
+
+    def live(self, job_id: str) -> JobRecord | None:
+        """Return a job about which anything is still to be done, without a look at the table."""
+        return self._live.get(job_id)
+
+    def job_of_lease(self, lease_id: str) -> JobRecord | None:
+        """Return the job a lease is on."""
+        leased = (r for r in self._unfinished() if r.lease and r.lease.lease_id == lease_id)
+        return next(leased, None)
+
+    def with_status(self, statuses: Collection[JobStatus]) -> list[JobRecord]:
+        """Return every job in one of these states, none of them a last one, oldest first."""
+        found = [r for r in self._unfinished() if r.job.status in statuses]
+        return sorted(found, key=lambda record: record.position)
+
+    def with_open_bills(self) -> list[JobRecord]:
+        """Return every job with launches whose bill is not final."""
+        return [record for record in self._unfinished() if record.has_open_bills]
+
+    def counts(self) -> Mapping[JobStatus, int]:
+        """Return how many jobs are in which state."""
+        return Counter(list(self._statuses.values()))
+
+    def rows(self, *, limit: int, before: int | None) -> list[tuple[int, JobSummary]]:
+        """Return jobs in short with their positions, newest first, only positions below `before`.
+
+        One that cannot be read is left out.
+        """
+        last = LAST if before is None else layout.position_name(before)
+        items = self._table.query(layout.JOBS, last=last, newest_first=True, page=limit)
+        found = ((layout.position_of(item), self._row(item)) for item in items)
+        rows = ((position, row.summary) for (position, _), row in found if row is not None)
+        return list(itertools.islice(rows, limit))
+
+    def change(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
+        """Decide about a job, once, and write it; nobody else changes the job meanwhile.
+
+        When `decide` returns None nothing is written.
+
+        Returns:
+            The record after the change, or None when there is no such job.
+        """
+        with self.writing(job_id):
+            record = self.job(job_id)
+            if record is None:
+                return None
+            change = decide(record)
+            return record if change is None else self._commit(record, change)
+
+    @contextmanager
+    def writing(self, job_id: str) -> Iterator[None]:
+        """Keep others from changing a job."""
+        with self._guard:
+            lock = self._locks.setdefault(job_id, threading.Lock())
+        with lock:
+            yield
+
+    def delete(self, job_id: str) -> None:
+        """Remove a job and everything about it, its record last; nothing happens if it is gone.
+
+        Whoever deletes it marks it first, so that nobody takes it up again. What an interruption
+        leaves, a repeat removes.
+        """
+        with self.writing(job_id):
+            record = self.job(job_id)
+            if record is None:
+                return
+            key = layout.job_key(job_id)
+            others = [i.key for i in self._of(job_id) if i.key != key]
+            guard = {key: record.version}
+            keys = self._delete_ahead([[other] for other in others], guard, room=0)
+            keys += [key, layout.row_key(record)]
+            if record.idempotency_key is not None:
+                keys.append(layout.idempotency_key(record.idempotency_key))
+            self._write((), keys, expect=guard)
+            self._live.pop(job_id, None)
+            self._statuses.pop(job_id, None)
+
+    def check(self) -> None:
+        """Raise `StoreError` when the table cannot be read, or another has taken it over."""
+        self._require_ours()
+        self._table.check()
+
+    def close(self) -> None:
+        """Release files and connections."""
+        self._table.close()
+
+    def _unfinished(self) -> list[JobRecord]:
+        """Return the jobs about which anything is to be done."""
+        with self._guard:
+            if not self._all_known:
+                self._take_up()
+                self._all_known = True
+        return list(self._live.values())
+
+    def _take_up(self) -> None:
+        """Read which jobs there are behind those that are known."""
+        first = layout.position_name(self._newest + 1)
+        for item in self._table.query(layout.JOBS, first=first):
+            self._newest, job_id = layout.position_of(item)
+            row = self._row(item)
+            if row is None:
+                continue
+            self._statuses[job_id] = row.summary.status
+            try:
+                record = self.job(job_id) if row.is_live else None
+            except UnreadableError as error:
+                left_aside(job_id, error)
+                continue
+            if record is not None:
+                self._live[job_id] = record
+
+    def _row(self, item: Item) -> JobRow | None:
+        """Return a row; one that another version wrote is made of the job's record again."""
+        _, job_id = layout.position_of(item)
+        try:
+            return parsed(JobRow, item.body, job_id)
+        except UnreadableError:
+            pass
+        try:
+            record = self.job(job_id)
+        except UnreadableError as error:
+            left_aside(job_id, error)
+            return None
+        return None if record is None else JobRow.of(record)
+
+    def _commit(self, old: JobRecord, change: Change) -> JobRecord:
+        """Write a change whole."""
+        job_id, lines = old.job.job_id, [line.model_dump_json() for line in change.lines]
+        if change.record.num_lines != old.num_lines + len(lines):
+            raise ValueError(f"job {job_id}: {len(lines)} lines are written and not counted")
+        events = events_of(old, change, at=self._now())
+        updated = {"version": old.version + 1, "num_events": old.num_events + len(events)}
+        new = change.record.model_copy(update=updated)
+        row = layout.row_item(new)
+        puts = [
+            layout.job_item(new),
+            *([] if row == layout.row_item(old) else [row]),
+            *(item for entry in change.rounds for item in layout.entry_items(job_id, entry)),
+            *layout.line_items(job_id, lines, first=old.num_lines),
+            *(layout.event_item(job_id, e.number, e.model_dump_json()) for e in events),
+        ]
+        guard = {layout.job_key(job_id): old.version}
+        try:
+            deletes = self._delete_ahead(
+                self._forgotten(change, puts), guard, room=MAX_ITEMS - len(puts)
+            )
+            self._write(puts, deletes, expect=guard)
+        except StoreError:
+            self._doubted.add(job_id)
+            raise
+        self._remember(new)
+        return new
+
+    def _remember(self, record: JobRecord) -> None:
+        job_id = record.job.job_id
+        self._statuses[job_id] = record.job.status
+        if record.is_live:
+            self._live[job_id] = record
+        else:
+            self._live.pop(job_id, None)
+        self._doubted.discard(job_id)
+
+    def _forgotten(self, change: Change, puts: Sequence[Item]) -> list[list[Key]]:
+        """Return the keys that go with a change, by rounds, the newest first."""
+        first = change.forget_rounds_from
+        if first is None:
+            return []
+        job_id, kept = change.record.job.job_id, {item.key for item in puts}
+        names = (("ROUND", layout.round_name(first)), ("RATIO", layout.ratio_name(first)))
+        items = [
+            item
+            for kind, name in names
+            for item in self._of(job_id, first=name, last=layout.end_of(kind))
+            if item.key not in kept
+        ]
+        items.sort(key=layout.number_of, reverse=True)
+        return [
+            [item.key for item in of_round]
+            for _, of_round in itertools.groupby(items, layout.number_of)
+        ]
+
+    def _delete_ahead(
+        self, groups: Sequence[Sequence[Key]], guard: Expected, *, room: int
+    ) -> list[Key]:
+        """Delete what has no `room` in the write that follows; return the rest.
+
+        Only while the job is as it was, in order, and no group in part: an interruption leaves the
+        job with fewer rounds of those it was to lose, and the same decision once more.
+        """
+        keys: list[Key] = []
+        for group in groups:
+            if len(keys) + len(group) > MAX_ITEMS - len(guard):
+                self._write((), keys, expect=guard)
+                keys = []
+            keys += group
+        if len(keys) > room:
+            self._write((), keys, expect=guard)
+            keys = []
+        return keys
+
+    def _write(
+        self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected
+    ) -> None:
+        self._require_ours()
+        try:
+            self._table.write(puts, deletes, expect=expect)
+        except ConflictError as error:
+            self.fenced = True
+            _LOG.critical("another scaler writes here: this one ends", extra={"why": str(error)})
+            self.on_fenced()
+            raise FencedError(str(error)) from error
+
+    def _require_ours(self) -> None:
+        if self.fenced:
+            raise FencedError("another scaler writes to the same table: this one ends")

@@ -1,0 +1,66 @@
+"""Moving a job from one SQLite database to another: several systems may share a folder of runs."""
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from services.scaler.book import layout
+from services.scaler.book.book import Book
+from services.scaler.book.importing import import_old_file
+from services.scaler.book.sqlite import SqliteTable
+from services.scaler.book.table import MAX_ITEMS
+from shared.contracts.jobs import FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    """A job in a database."""
+
+    job_id: str
+    finished: bool
+
+
+def find_job(path: Path, *, job_id: str | None = None, key: str | None = None) -> FoundJob | None:
+    """Return the job of an id, or of an idempotency key, if a database has it.
+
+    Raises:
+        StoreError: The database cannot be read.
+    """
+    with closing(_opened(path)) as book:
+        used = None if key is None else book.idempotency(key)
+        name = job_id if used is None else used.job_id
+        record = None if name is None else book.job(name)
+    return None if record is None else FoundJob(record.job.job_id, record.job.status in FINISHED)
+
+
+def move_job(job_id: str, source: Path, target: Path) -> None:
+    """Move a job with its rounds, bill and events. A crash in between leaves it in the source.
+
+    Raises:
+        StoreError: A database cannot be read or written.
+    """
+    with closing(_opened(source)) as old, closing(_opened(target)) as new:
+        record = old.job(job_id)
+        if record is None:
+            return
+        new.delete(job_id)
+        _copy_pages(job_id, source, target)
+        used = None if record.idempotency_key is None else old.idempotency(record.idempotency_key)
+        new.create(record, used)
+        old.delete(job_id)
+
+
+def _copy_pages(job_id: str, source: Path, target: Path) -> None:
+    """Copy everything about a job but its record."""
+    with closing(SqliteTable(source)) as old, closing(SqliteTable(target)) as new:
+        record = layout.job_key(job_id)
+        pages = (item for item in old.query(layout.partition(job_id)) if item.key != record)
+        while some := list(islice(pages, MAX_ITEMS)):
+            new.write(some, expect={})
+
+
+def _opened(path: Path) -> Book:
+    import_old_file(path)
+    return Book(SqliteTable(path), now=time.time)

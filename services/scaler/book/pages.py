@@ -1,0 +1,96 @@
+"""What the book has of one job: its rounds, ratios, ledger and events, read from the table."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from services.scaler.book import layout
+from services.scaler.book.reading import parsed
+from services.scaler.book.records import JobRecord, RoundEntry
+from services.scaler.book.table import LAST, Item, Table
+from shared.contracts.billing import LedgerLine
+from shared.contracts.message import Message
+from shared.contracts.views.events import KEPT_EVENTS, JobEvent
+
+M = TypeVar("M", bound=Message)
+
+
+class Pages:
+    """Reads about jobs. Thread-safe."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def round(self, job_id: str, round_index: int) -> RoundEntry | None:
+        """Return one round."""
+        name = layout.round_name(round_index)
+        items = self._of(job_id, first=name, last=name + LAST)
+        return next(_all_parsed(RoundEntry, layout.rounds_of(items), job_id), None)
+
+    def last_round(self, job_id: str) -> RoundEntry | None:
+        """Return the newest round."""
+        newest = self._of(
+            job_id, first="ROUND#", last=layout.end_of("ROUND"), newest_first=True, page=1
+        )
+        for _, parts in itertools.groupby(newest, layout.number_of):
+            texts = layout.rounds_of(reversed(list(parts)))
+            for entry in _all_parsed(RoundEntry, texts, job_id):
+                return entry
+        return None
+
+    def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
+        """Return rounds in order."""
+        items = self._of(
+            job_id, first=layout.round_name(first), last=layout.end_of("ROUND"), page=limit
+        )
+        texts = itertools.islice(layout.rounds_of(items), limit)
+        return list(_all_parsed(RoundEntry, texts, job_id))
+
+    def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
+        """Return the newest ratios measured before a round, oldest of them first."""
+        # One more than wanted: the round itself may be among them, planned for another learner.
+        newest = self._of(
+            job_id, first="RATIO#", last=layout.end_of("RATIO"), newest_first=True, page=limit + 1
+        )
+        earlier = (item for item in newest if layout.number_of(item) < before)
+        return [float(item.body) for item in itertools.islice(earlier, limit)][::-1]
+
+    def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
+        """Return ledger lines in the order they were written; all but the first `skip` at most."""
+        items = self._of(job_id, first=layout.first_lines_name(skip), last=layout.end_of("LINES"))
+        texts = itertools.islice(layout.lines_of(items, skip=skip), limit)
+        return list(_all_parsed(LedgerLine, texts, job_id))
+
+    def events(self, record: JobRecord, *, after: int, limit: int) -> list[JobEvent]:
+        """Return events of a job that are kept, in order; the first `limit` after a number."""
+        newest, job_id = record.num_events, record.job.job_id
+        first = max(after + 1, newest + 1 - KEPT_EVENTS, 1)
+        last = min(newest, first + limit - 1)
+        if last < first:
+            return []
+        found = [
+            event
+            for start, end in layout.event_names(first, last)
+            for event in _all_parsed(
+                JobEvent, (item.body for item in self._of(job_id, first=start, last=end)), job_id
+            )
+        ]
+        # One that was noted meanwhile may have taken the place of the oldest.
+        return [event for event in found if first <= event.number <= last]
+
+    def _of(
+        self,
+        job_id: str,
+        *,
+        first: str = "",
+        last: str = LAST,
+        newest_first: bool = False,
+        page: int | None = None,
+    ) -> Iterator[Item]:
+        return self._table.query(
+            layout.partition(job_id), first=first, last=last, newest_first=newest_first, page=page
+        )
+
+
+def _all_parsed(kind: type[M], texts: Iterable[str], job_id: str) -> Iterator[M]:
+    return (parsed(kind, text, job_id) for text in texts)
