@@ -68,13 +68,14 @@ def follow(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS)
     from nitro.cli.progress import progress_view
     from nitro.client.connection import connect
     from nitro.client.follow import follow as followed
+    from nitro.client.naming import find_job
     from nitro.tables import Output, plain
 
     with connect(api_url, runs_dir) as client, progress_view(Output()) as view:
-        for snapshot in followed(client, job_id, check=lambda: None):
+        for snapshot in followed(client, find_job(client, job_id), check=lambda: None):
             view.show(snapshot)
     job = snapshot.job
-    typer.echo(plain(f"{job_id}: {job.status} ({job.error or job.stop_reason})"))
+    typer.echo(plain(f"{job.job_id}: {job.status} ({job.error or job.stop_reason})"))
     if job.status == "failed":
         raise typer.Exit(EXIT_FAILED)
 
@@ -92,10 +93,11 @@ def logs(
 ) -> None:
     """Show the newest log lines that name a job."""
     from nitro.client.connection import connect
+    from nitro.client.naming import find_job
     from nitro.tables import plain
 
     with connect(api_url, runs_dir) as client:
-        page = client.logs(job_id, source=source, limit=limit)
+        page = client.logs(find_job(client, job_id), source=source, limit=limit)
     if as_json:
         typer.echo(page.model_dump_json())
         return
@@ -111,9 +113,10 @@ def events(
     """Show what happened to a job: launches, lost actors, changes, stops."""
     from nitro.afar.tables import events_table, every_event
     from nitro.client.connection import connect
+    from nitro.client.naming import find_job
 
     with connect(api_url, runs_dir) as client:
-        page = every_event(client, job_id)
+        page = every_event(client, find_job(client, job_id))
     if as_json:
         typer.echo(page.model_dump_json())
     else:
@@ -133,9 +136,10 @@ def rounds(
 
     from nitro.afar.tables import every_row, rounds_table
     from nitro.client.connection import connect
+    from nitro.client.naming import find_job
 
     with connect(api_url, runs_dir) as client:
-        rows = every_row(client, job_id, after=after)
+        rows = every_row(client, find_job(client, job_id), after=after)
     if as_json:
         typer.echo(json.dumps(rows))
     else:
@@ -151,11 +155,12 @@ def pull(
     """Fetch a job's files into a run folder. Repeated, it fetches only what has changed."""
     from nitro.afar.fetching import fetch
     from nitro.client.connection import connect
+    from nitro.client.naming import find_job
     from nitro.tables import plain
 
     def tell(line: str) -> None:
         typer.echo(plain(line), err=True)
 
     with connect(api_url, runs_dir) as client:
-        folder = fetch(client, job_id, runs_dir, tell=tell)
+        folder = fetch(client, find_job(client, job_id), runs_dir, tell=tell)
     typer.echo(str(folder))

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from nitro.errors import CommandError
 
+_job_option = partial(typer.Option, rich_help_panel="What to train")
 _option = partial(typer.Option, rich_help_panel="How to learn", show_default=False)
 
 LearningRate = Annotated[
@@ -56,6 +57,12 @@ ObservationNormalisation = Annotated[
         help="Whether observations are normalised by their running mean and deviation.",
     ),
 ]
+StepsPerActor = Annotated[
+    int | None,
+    _job_option("--steps-per-actor", "--n-steps", help="Environment steps per actor and round."),
+]
+EvalEvery = Annotated[int | None, _job_option(help="Rounds between evaluations; 0: none.")]
+EvalEpisodes = Annotated[int | None, _job_option(help="Episodes per evaluation.")]
 
 
 def parse_sizes(text: str) -> list[JsonValue]:

@@ -21,7 +21,12 @@ app = typer.Typer(
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON, one document.")]
-JobName = Annotated[str, typer.Argument(metavar="JOB_ID", help="As `nitro jobs list` shows it.")]
+JobName = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB_ID", help="As `nitro jobs list` shows it; its beginning is enough if unique."
+    ),
+]
 
 
 @command(app, "nitro jobs list", "nitro jobs list --status running --json", name="list")
@@ -57,10 +62,11 @@ def show_job(
 ) -> None:
     """Show one job: progress, cost and what it was asked to do."""
     from nitro.cli.job_view import job_table
+    from nitro.client.naming import find_job
 
     with _jobs(api_url, runs_dir) as source:
-        job = source.get(job_id)
-        cost = source.cost(job_id)
+        job = source.get(find_job(source, job_id))
+        cost = source.cost(job.job_id)
     if as_json:
         typer.echo(job.model_dump_json())
     else:
@@ -72,9 +78,11 @@ def stop(
     job_id: JobName, *, as_json: AsJson = False, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS
 ) -> None:
     """Ask a job to stop after the current update. Its checkpoint is kept."""
+    from nitro.client.naming import find_job
+
     with _client(api_url, runs_dir) as client:
-        job = client.stop(job_id)
-    typer.echo(job.model_dump_json() if as_json else f"{job_id}: {job.status}")
+        job = client.stop(find_job(client, job_id))
+    typer.echo(job.model_dump_json() if as_json else f"{job.job_id}: {job.status}")
 
 
 @command(
@@ -103,15 +111,17 @@ def resume(
 
     To continue a job that finished all its rounds, add --rounds.
     """
+    from nitro.client.naming import find_job
+
     with _client(api_url, runs_dir) as client:
         job = client.resume(
-            job_id,
+            find_job(client, job_id),
             budget_usd=budget_usd,
             max_rounds=rounds,
             max_wall_s=max_wall_s,
             from_scratch=from_scratch,
         )
-    typer.echo(job.model_dump_json() if as_json else f"{job_id}: {job.status}")
+    typer.echo(job.model_dump_json() if as_json else f"{job.job_id}: {job.status}")
 
 
 @command(
@@ -139,23 +149,27 @@ def scale(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Switch to another scaling policy, or a fixed number of actors, from the next round on."""
+    from nitro.client.naming import find_job
     from nitro.spec.scaling_option import build_scaling
 
     scaling = build_scaling(
         policy, num_actors=actors, assignments=assignments or [], runs_dir=runs_dir
     )
     with _client(api_url, runs_dir) as client:
-        job = client.switch_scaling(job_id, scaling)
+        job = client.switch_scaling(find_job(client, job_id), scaling)
     since = f" from round {job.switches[-1].round} on" if job.switches else ""
-    typer.echo(job.model_dump_json() if as_json else f"{job_id}: {scaling.policy}{since}")
+    typer.echo(job.model_dump_json() if as_json else f"{job.job_id}: {scaling.policy}{since}")
 
 
 @command(app, "nitro jobs delete hopper-v5-3f2a")
 def delete(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS) -> None:
     """Delete a finished job and its run folder."""
+    from nitro.client.naming import find_job
+
     with _client(api_url, runs_dir) as client:
-        client.delete(job_id)
-        typer.echo(f"{job_id}: deleted")
+        found = find_job(client, job_id)
+        client.delete(found)
+        typer.echo(f"{found}: deleted")
 
 
 @contextlib.contextmanager

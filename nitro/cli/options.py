@@ -51,3 +51,10 @@ ApiUrl = Annotated[
         show_default=False,
     ),
 ]
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        help="Leave the job to `nitro up` or an API once it is admitted.",
+    ),
+]

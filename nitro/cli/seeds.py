@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nitro.cli.conclusion import exit_code, how_to_go_on, made, tell_commands
+from nitro.cli.detached import leave
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import trouble
 from nitro.cli.train import TrainRequest, advice_for
@@ -87,10 +88,14 @@ def train_seeds(
             pause=interrupts.pause,
         )
     job_ids: dict[int, str] = {}
+    jobs: list[Job] = []
     try:
         for seed in seeds:
             spec = request.spec.model_copy(update={"seed": seed})
-            job_ids[seed] = api.client.submit(spec).job_id
+            jobs.append(api.client.submit(spec))
+            job_ids[seed] = jobs[-1].job_id
+        if request.detach:
+            return leave(jobs, api, as_json=request.as_json, console=console, stdout=stdout)
         interrupts.armed = True
         with _view(console) as view:
             snapshots = _watch(job_ids, api, interrupts, view)

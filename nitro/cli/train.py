@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -10,16 +10,18 @@ import typer
 from pydantic import JsonValue
 
 from nitro.cli.conclusion import conclude
+from nitro.cli.detached import leave
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import LineView, LiveView, progress_view
 from nitro.client.errors import ApiUnreachableError
 from nitro.client.follow import Snapshot, follow, stop_unfinished
+from nitro.client.naming import find_job
 from nitro.dashboard.page_link import shown_link
 from nitro.errors import CommandError
 from nitro.local.access import Api
 from nitro.local.left_over import UNFINISHED, end_left_over, stop_left_over
 from nitro.local.own_environments import keep_packages, require_admitted_here
-from nitro.runs.reading import read_job
+from nitro.runs.reading import find_run, read_job
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.scaling_option import parse_scaling
 from nitro.spec.spec_file import parse_actors
@@ -51,6 +53,8 @@ class TrainRequest:
     as_json: bool
     track: str | None = None
     """The experiment tracker that is told of it."""
+    detach: bool = False
+    """Whether to leave the job once it is admitted."""
 
 
 def make_request(
@@ -70,6 +74,7 @@ def make_request(
     runs_dir: Path,
     as_json: bool,
     track: str | None = None,
+    detach: bool = False,
 ) -> TrainRequest:
     """Return what the options of `nitro train` ask for; None is not given.
 
@@ -118,6 +123,7 @@ def make_request(
         runs_dir=runs_dir,
         as_json=as_json,
         track=track,
+        detach=detach,
     )
 
 
@@ -128,7 +134,7 @@ def most_actors(request: TrainRequest) -> int:
     if request.resume is None:
         return 0
     try:
-        return read_job(request.runs_dir / request.resume).spec.actors.max
+        return read_job(find_run(request.resume, request.runs_dir)).spec.actors.max
     except CommandError:
         return 0
 
@@ -137,6 +143,8 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
     """Train to the end and return the exit code."""
     console = Output(file=None if request.as_json else stdout, stderr=request.as_json)
     keyed = request.idempotency_key is not None
+    if request.resume is not None:
+        request = replace(request, resume=find_job(api.client, request.resume))
 
     def tell(text: str) -> None:
         console.print(text, style="yellow", soft_wrap=True)
@@ -146,6 +154,8 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         statuses = ("stopping",) if keyed else UNFINISHED
         end_left_over(api, statuses, keep=request.resume, tell=tell, pause=interrupts.pause)
     job = _begin(request, api, interrupts)
+    if request.detach:
+        return leave([job], api, as_json=request.as_json, console=console, stdout=stdout)
     interrupts.armed = True
     if api.system is not None and keyed:
         stop_left_over(api, _STARTED, keep=job.job_id, tell=tell)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nitro.cli import field_options as field
-from nitro.cli.options import RUNS, EnvironmentPackages, FromScratch, RunsDir
+from nitro.cli.options import RUNS, Detach, EnvironmentPackages, FromScratch, RunsDir
 from nitro.errors import CommandError
 from nitro.hints import Place
 
@@ -81,12 +81,6 @@ MaxWall = Annotated[float | None, _job_option(help="Stop after this many seconds
 TargetReturn = Annotated[
     float | None, _job_option(help="Stop when an evaluation has this mean return.")
 ]
-StepsPerActor = Annotated[
-    int | None,
-    _job_option("--steps-per-actor", "--n-steps", help="Environment steps per actor and round."),
-]
-EvalEvery = Annotated[int | None, _job_option(help="Rounds between evaluations; 0: none.")]
-EvalEpisodes = Annotated[int | None, _job_option(help="Episodes per evaluation.")]
 Assignments = Annotated[
     list[str] | None,
     _job_option(
@@ -177,9 +171,9 @@ def train(
     budget_usd: Budget = None,
     max_wall_s: MaxWall = None,
     target_return: TargetReturn = None,
-    steps_per_actor: StepsPerActor = None,
-    eval_every: EvalEvery = None,
-    eval_episodes: EvalEpisodes = None,
+    steps_per_actor: field.StepsPerActor = None,
+    eval_every: field.EvalEvery = None,
+    eval_episodes: field.EvalEpisodes = None,
     learning_rate: field.LearningRate = None,
     discount: field.Discount = None,
     gae_lambda: field.GaeLambda = None,
@@ -198,6 +192,7 @@ def train(
     name: Name = None,
     tags: Tags = None,
     track: Track = None,
+    detach: Detach = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     processes: Processes = None,
@@ -254,13 +249,18 @@ def train(
         runs_dir=runs_dir,
         as_json=as_json,
         track=track,
+        detach=detach,
     )
-    if track is not None and seeds is not None:
+    if track is not None and (seeds is not None or detach):
         each = Place(runs_dir=runs_dir, api_url=api_url).command("track", "JOB_ID", "--to", track)
-        raise CommandError(f"--track: is for one job; log each seed with: {each}")
+        raise CommandError(f"--track: is for one job that is followed; log others with: {each}")
     chosen = _chosen_seeds(seeds, parallel, one=seed, resume=resume, key=idempotency_key)
     if dry_run:
         return _describe(request, environment_packages, api_url)
+    if detach:
+        from nitro.cli.detached import require_lasting
+
+        require_lasting(api_url, runs_dir)
     place = (api_url, processes, parallel, learner_ranks, environment_packages)
     raise typer.Exit(_train(request, chosen, *place))
 

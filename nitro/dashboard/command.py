@@ -26,7 +26,11 @@ _TAKEN_UP_S = 5.0
 def dashboard(
     job_id: Annotated[
         str | None,
-        typer.Argument(metavar="JOB_ID", help="The job to show first.", show_default=False),
+        typer.Argument(
+            metavar="JOB_ID",
+            help="The job to show first; its beginning is enough if unique.",
+            show_default=False,
+        ),
     ] = None,
     *,
     open_browser: Annotated[
@@ -50,7 +54,10 @@ def dashboard(
     shows the runs of the folder until Ctrl-C. The link that is printed signs in whoever opens it;
     an API's token is printed on a terminal only, and a pipe gets the address without it.
     """
+    from nitro.client.client import NitroClient
+    from nitro.client.naming import find_job
     from nitro.dashboard.page_link import page_link
+    from nitro.runs.reading import find_run
 
     def tell(url: str, token: str, *, private: bool = True) -> None:
         link = page_link(url, token, job_id=job_id)
@@ -60,8 +67,12 @@ def dashboard(
 
     running = running_api(api_url, runs_dir)
     if running is not None:
+        if job_id is not None:
+            with NitroClient(*running) as client:
+                job_id = find_job(client, job_id)
         tell(*running, private=sys.stdout.isatty())
         return
+    job_id = job_id and find_run(job_id, runs_dir).absolute().name
     # The token of this page lets look and ends with the command: a pipe may have it.
     from nitro.dashboard.finished_runs import serve_finished_runs
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot, follow, line_of
+from nitro.client.naming import find_job
 from nitro.errors import CommandError
 from nitro.hints import Place
 from nitro.runs.reading import Run
@@ -144,6 +145,7 @@ def track_job(
     Raises:
         CommandError: The tracker cannot be used, or the API not be reached.
     """
+    job_id = find_job(client, job_id)
     telling = Telling(client.get(job_id), to, project=project, runs_dir=runs_dir)
     told = 0
     snapshot: Snapshot | None = None
