@@ -69,7 +69,7 @@ def test_presets_prints_values_with_their_sources() -> None:
     assert "CleanRL" in nitro("presets", "ppo").output
     refused = nitro("presets", "trpo")
     assert refused.exit_code == EXIT_USAGE
-    assert "ALGORITHM: must be one of" in refused.output
+    assert "NAME: must be one of" in refused.output
 
 
 def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
