@@ -5,8 +5,8 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import httpx
-from pydantic import Field, FiniteFloat, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, FiniteFloat, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from nitro.afar.login import read_login
 from nitro.errors import CommandError
@@ -41,6 +41,14 @@ class CliSettings(BaseSettings):
     """Redis of the local system, in place of the embedded one: its URL may hold a password."""
     environment_packages: PackageNames = ()
     """Python packages of one's own that register environments, for the local system."""
+    actor_variables: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        BeforeValidator(
+            lambda said: said.replace(",", " ").split() if isinstance(said, str) else said
+        ),
+    ] = ()
+    """Names of variables that actors on this machine get although they look like secrets."""
     step_timeout_s: Annotated[FiniteFloat, Field(gt=0)] | None = None
     """Longest step or reset of an environment in the local system; unset: the actors' own."""
     kept_environments: Annotated[int, Field(ge=1, le=64)] | None = None

@@ -33,6 +33,7 @@ from nitro.tracking.tracking import told_to
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus
+from shared.environments.variables import variable_differences
 
 _STARTED: tuple[JobStatus, ...] = ("checking", "queued", "running")
 
@@ -254,7 +255,7 @@ def _watch(
 
 def advice_for(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
     """Return what to tell of a job before it trains, one line each."""
-    return advice(
+    lines = advice(
         job.spec,
         environment,
         job.hyperparameters,
@@ -262,3 +263,5 @@ def advice_for(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
         cpu_cores=None if api.system is None else gpu_less_cores(environment),
         place=api.place,
     )
+    differences = variable_differences(environment.variables, job.spec.env_variables)
+    return [*lines, *(f"{line}; --env sets it for a job" for line in differences)]

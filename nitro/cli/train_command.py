@@ -89,6 +89,15 @@ Assignments = Annotated[
         help="Set any field of the job, as JSON or YAML; repeatable.",
     ),
 ]
+Variables = Annotated[
+    list[str] | None,
+    _job_option(
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Set a variable where the environment runs; without a value, that of this shell; "
+        "repeatable.",
+    ),
+]
 SpecFile = Annotated[Path | None, _job_option(help="YAML or JSON file of fields; options win.")]
 Resume = Annotated[
     str | None,
@@ -185,6 +194,7 @@ def train(
     observation_normalisation: field.ObservationNormalisation = None,
     samples_per_round: field.SamplesPerRound = None,
     assignments: Assignments = None,
+    variables: Variables = None,
     spec: SpecFile = None,
     resume: Resume = None,
     from_scratch: FromScratch = False,
@@ -210,6 +220,7 @@ def train(
     Ctrl-C stops after the current update and keeps the checkpoint. Twice kills everything.
     """
     from nitro.cli.train import make_request
+    from nitro.spec.env_option import own_variables
 
     request = make_request(
         {
@@ -234,6 +245,7 @@ def train(
             "samples_per_round": samples_per_round,
             "name": name,
             "tags": list(tags) if tags else None,
+            **own_variables(variables or []),
         },
         actors=actors,
         scaling=scaling,

@@ -5,6 +5,7 @@ folder that is this user's only, so that later commands need not be told again.
 """
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -163,7 +164,7 @@ def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
         CommandError: As for `own_packages`.
     """
     packages, settings = own_packages(option), read_settings()
-    variables = {}
+    variables = {name: os.environ[name] for name in settings.actor_variables if name in os.environ}
     if packages:
         variables["NITRO_ENVIRONMENT_PACKAGES"] = ",".join(packages)
         # What was imported here must be found there, and so must files in the present folder.

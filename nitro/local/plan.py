@@ -157,6 +157,7 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
         "NITRO_EMULATOR_AFFINITY_FIELDS": json.dumps(["job_id", "mode", "actor_index"]),
         "NITRO_EMULATOR_EAGER": "true",  # actors load while the learner loads
         "NITRO_EMULATOR_VARIABLES": json.dumps(actor),
+        "NITRO_EMULATOR_INHERIT": "user",  # an environment is evaluated here with them, too
         "NITRO_EMULATOR_SECOND__NAME": GRADIENT_FUNCTION,
         "NITRO_EMULATOR_SECOND__HANDLER": "functions.gradient.handler.handler",
         "NITRO_EMULATOR_SECOND__MEMORY_MB": str(GRADIENT_MEMORY_MB),

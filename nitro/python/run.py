@@ -1,6 +1,7 @@
 """A run: what came of a job, and what can be done with its policy."""
 
 import functools
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +20,7 @@ from nitro.runs.reading import find_run, read_run, training_return
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundLine
 from shared.environments.building import make_environment
+from shared.environments.variables import variable_differences
 from shared.policy.numpy_policy import NumpyPolicy
 
 if TYPE_CHECKING:
@@ -118,14 +120,17 @@ class Run:
         """Return a new environment as the policy sees it, with raw rewards.
 
         It differs from what `gymnasium.make` returns where the job names wrappers, where
-        observations are images or have several axes, and in Atari games.
+        observations are images or have several axes, and in Atari games. The job's own variables
+        are set in this process. A warning names others that differ from those of the training.
 
         Raises:
             shared.environments.spaces.UnsupportedEnvironment: It is not registered here, or cannot
                 be drawn as asked.
         """
-        ref = self.job.spec.environment_ref
-        return make_environment(ref, raw_rewards=True, render_mode=render_mode)
+        spec, described = self.job.spec, self.job.described_environment
+        for difference in variable_differences(described.variables, spec.env_variables):
+            warnings.warn(difference, stacklevel=2)
+        return make_environment(spec.environment_ref, raw_rewards=True, render_mode=render_mode)
 
     def evaluate(self, episodes: int = 20, *, seed: int = 0) -> EvaluationReport:
         """Play episodes with the deterministic policy, in this process.

@@ -23,6 +23,7 @@ from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
+from shared.environments.variables import variable_differences
 from shared.policy.numpy_policy import NumpyPolicy
 from shared.trajectory.seeds import actor_seed
 
@@ -50,6 +51,8 @@ class EvaluationReport(BaseModel):
     """Episodes before these in which something was not finite."""
     video: str | None
     """The film, if one was asked for."""
+    differences: tuple[str, ...] = ()
+    """Variables that the simulator finds here with another value than in training."""
 
     def __str__(self) -> str:
         return (
@@ -160,6 +163,9 @@ def _play(
         lengths=lengths,
         dropped_episodes=sum(episode.dropped_episodes for episode in played),
         video=None if video is None else str(video),
+        differences=variable_differences(
+            job.described_environment.variables, job.spec.env_variables
+        ),
     )
 
 
@@ -193,6 +199,8 @@ def evaluation_table(report: EvaluationReport) -> Table:
     ]
     if report.dropped_episodes:
         facts.append(("dropped", f"{report.dropped_episodes} episodes that were not finite"))
+    if report.differences:
+        facts.append(("differs", "\n".join(report.differences)))
     if report.video:
         facts.append(("video", report.video))
     return facts_table(facts)

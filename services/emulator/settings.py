@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.emulator.faults import FaultSettings
 from shared.service.cores import usable_cores
+from shared.service.secret_names import looks_secret
 
 PREFIX = "NITRO_EMULATOR_"
 
@@ -43,6 +44,8 @@ _RESERVED = frozenset(
     }
 )
 _INHERITED = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV"})
+_OURS = ("AWS_", "NITRO_")
+_THREADS = "_NUM_THREADS"
 _INHERITED_PREFIXES = ("PYTHON", "LC_", "LD_LIBRARY_", "DYLD_", "OPENBLAS_", "NPY_")
 """The last two choose NumPy's kernels: with others an actor's results differ in their last bit."""
 
@@ -137,6 +140,9 @@ class Settings(BaseSettings):
     """Working folder of environments; the handler's module is looked up here first."""
     variables: dict[str, str] = Field(default_factory=dict, repr=False)
     """Environment variables of the function, as a JSON object."""
+    inherit: Literal["python", "user"] = "python"
+    """What else environments get of the emulator's own variables. `python`: what a Python needs to
+    find itself and its modules. `user`: everything but secrets, Nitro's and AWS's."""
 
     second: SecondFunction | None = None
     """Another function, as a JSON object or as `NITRO_EMULATOR_SECOND__<FIELD>`."""
@@ -193,6 +199,13 @@ class Settings(BaseSettings):
             }
         )
 
+    def _inherits(self, name: str, value: str) -> bool:
+        if name in _INHERITED or name.startswith(_INHERITED_PREFIXES):
+            return True
+        if self.inherit == "python" or name.startswith(_OURS) or name.endswith(_THREADS):
+            return False
+        return not looks_secret(name, value)
+
     @property
     def known_hosts(self) -> frozenset[str]:
         """Every name and address that a request may say it was sent to."""
@@ -204,15 +217,12 @@ class Settings(BaseSettings):
     ) -> Mapping[str, str]:
         """Return an environment's whole environment: Lambda's variables, then the configured ones.
 
-        Like on Lambda nothing of the emulator's own surroundings shows through, apart from what a
-        Python needs to find itself and its modules. The environment polls `runtime_api`
-        (host:port), and `log_stream` is its name in logs. One that is started `ahead` of any
-        invocation is told so.
+        Like on Lambda nothing of the emulator's own surroundings shows through, apart from what it
+        is to `inherit`. The environment polls `runtime_api` (host:port), and `log_stream` is its
+        name in logs. One that is started `ahead` of any invocation is told so.
         """
         inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+            name: value for name, value in os.environ.items() if self._inherits(name, value)
         }
         return {
             **inherited,

@@ -80,6 +80,9 @@ class EnvironmentSpec(Message):
     """Library name to version, for the run's record."""
     notes: tuple[str, ...] = ()
     """What the environment's libraries warned about when it was built."""
+    variables: dict[str, str | None] = {}
+    """Variables of the process that the simulator read in Python, and their values; None: not set.
+    Secrets, and what differs from place to place anyway, such as HOME, are left out."""
     keeps_state: bool = False
     """Whether an episode can be left by one actor and taken up by another; else a note says why."""
     snapshot_bytes: Count = 0

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from shared.contracts.env_variables import EnvVariables
 from shared.contracts.episode_rules import EpisodeRule, EvaluationRule
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
@@ -72,6 +73,9 @@ class EnvironmentRef(Message):
     """Keyword arguments of the environment's constructor. Texts are plain names, not paths."""
     wrappers: Annotated[tuple[WrapperRef, ...], Field(max_length=8)] = ()
     """Wrappers around the environment, innermost first."""
+    env_variables: EnvVariables = {}
+    """Variables of the process that the simulator reads, set wherever the environment runs, before
+    it is built. No secrets: whoever may read the job can read them."""
 
 
 MAX_ROUNDS = 1_000_000

@@ -40,6 +40,7 @@ from shared.environments.spaces import (
 from shared.environments.state.keeper import StateError
 from shared.environments.state.repeating import try_repeating
 from shared.environments.state.snapshot import snapshot_bytes
+from shared.environments.variables import AT_IMPORT, noting_reads, set_variables, worth_telling
 from shared.environments.wrappers import wrapped
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
@@ -149,10 +150,12 @@ def describe(
         UnsupportedEnvironment: As for `make_environment`, or the first step does not give what the
             spaces say.
     """
-    with while_building or contextlib.nullcontext():
+    read: dict[str, str | None] = {}
+    with while_building or contextlib.nullcontext(), noting_reads(read):
         env, notes = _built(ref)
     try:
-        _try_one_step(ref.env_id, env, while_trying)
+        with noting_reads(read):
+            _try_one_step(ref.env_id, env, while_trying)
         size, why_not = 0, None
         with while_trying():
             try:
@@ -174,6 +177,7 @@ def describe(
             preprocessing=atari.chain(env, ref.wrappers),
             versions=_versions(env),
             notes=(*notes, *(note for note in (why_not, differs) if note is not None)),
+            variables=worth_telling(read),
             keeps_state=why_not is None,
             snapshot_bytes=size,
             repeats=repeats,
@@ -189,6 +193,7 @@ def _built(
     # Warnings are kept for the run's record: an actor's log is no place anybody looks for them.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        _set_variables(ref)
         env = _made(ref, render_mode)
         try:
             env = wrapped(_unwrapped(env), ref.wrappers, raw_rewards=raw_rewards)
@@ -200,6 +205,16 @@ def _built(
             raise
     texts = (_COLOUR.sub("", str(warning.message))[:_MAX_NOTE] for warning in caught)
     return env, tuple(dict.fromkeys(texts))[:_MAX_NOTES]
+
+
+def _set_variables(ref: EnvironmentRef) -> None:
+    set_variables(ref.env_variables)
+    for name, value in ref.env_variables.items():
+        if AT_IMPORT.get(name, value) != value:
+            raise UnsupportedEnvironment(
+                f"env_variables.{name}: the environment's package reads it when it is imported, "
+                "before a job can set it; read it in the constructor, or set it where actors run"
+            )
 
 
 def _unwrapped(made: Env) -> Env:

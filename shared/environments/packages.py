@@ -19,6 +19,7 @@ from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
 from shared.environments.scripts import TrainingReachedError, import_file, importing
+from shared.environments.variables import AT_IMPORT, noting_reads
 
 _NAME = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*|[^\s,:]+\.py)(:[A-Za-z_]\w*)?", re.ASCII)
 _FILE_NAME = re.compile(r"(?P<file>.+\.py)(?P<maker>:[A-Za-z_]\w*)?", re.DOTALL)
@@ -97,7 +98,8 @@ def import_environment_packages(names: Iterable[str]) -> None:
     for name in names:
         module, _, maker = name.partition(":")
         try:
-            imported = _imported(module)
+            with noting_reads(AT_IMPORT):
+                imported = _imported(module)
             if maker:
                 _register(name, _maker(imported, maker))
         except TrainingReachedError as error:

@@ -67,6 +67,13 @@ def test_what_cannot_be_imported_is_refused_before_anything_starts(name: str, me
         own_packages([name])
 
 
+def test_secrets_that_are_named_reach_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NITRO_ACTOR_VARIABLES", "SIM_LICENSE_KEY, SIM_TOKEN")
+    monkeypatch.setenv("SIM_LICENSE_KEY", "1234")
+    monkeypatch.delenv("SIM_TOKEN", raising=False)
+    assert actor_variables(None) == {"SIM_LICENSE_KEY": "1234"}
+
+
 def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NITRO_STEP_TIMEOUT_S", "0")
     with pytest.raises(CommandError, match="NITRO_STEP_TIMEOUT_S: Input should be greater than 0"):

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from shared.contracts.environment_spec import DiscreteActionSpec
 from shared.contracts.job_spec import EnvironmentRef, EnvKwarg, WrapperRef
 from shared.environments import atari
 from shared.environments.building import describe, make_environment
@@ -84,7 +85,7 @@ def test_wrappers_are_named_and_only_frames_as_they_are_count_as_stacked(
 
 def test_all_actions_of_the_joystick_can_be_asked_for() -> None:
     ref = EnvironmentRef(env_id="ALE/Breakout-v5", env_kwargs={"full_action_space": True})
-    assert describe(ref).action.model_dump() == {"kind": "discrete", "n": 18}
+    assert describe(ref).action == DiscreteActionSpec(n=18)
 
 
 def test_other_environments_do_not_load_the_emulator() -> None:

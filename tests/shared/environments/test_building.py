@@ -215,7 +215,7 @@ def test_spaces_nitro_cannot_train_on_are_refused(
         (MultiBinary(2), MultiDiscreteActionSpec(num_choices=(2, 2))),
         (Discrete(3, start=5), DiscreteActionSpec(n=3, start=5)),
         (
-            MultiDiscrete([[2], [3]], start=[[0], [-4]]),
+            MultiDiscrete(np.array([[2], [3]]), start=np.array([[0], [-4]])),
             MultiDiscreteActionSpec(num_choices=(2, 3), starts=(0, -4)),
         ),
         (Box(-2, 1, (1, 2)), ContinuousActionSpec(low=(-2, -2), high=(1, 1))),

@@ -96,6 +96,24 @@ def test_an_environment_takes_the_kernels_of_its_surroundings_and_one_thread(
     assert {**kernels, "OPENBLAS_NUM_THREADS": "1"}.items() <= environment.items()
 
 
+def test_an_environment_gets_its_users_variables_where_that_is_said_but_no_secrets(
+    start_emulator: StartEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = {
+        "SIM_TOKEN": "secret",
+        "SIM_SERVER": "http://me:pw@sim",
+        "NITRO_OF_ANOTHER": "x",
+        "AWS_OF_ANOTHER": "work",
+        "VECLIB_NUM_THREADS": "8",
+    }
+    for name, value in {"SIM_MODE": "hard", **others}.items():
+        monkeypatch.setenv(name, value)
+    environment = start_emulator(inherit="user").invoke({"do": "describe"}).payload["environment"]
+    assert environment["SIM_MODE"] == "hard"
+    assert others.keys() & environment.keys() == set()
+    assert "SIM_MODE" not in start_emulator().invoke({"do": "describe"}).payload["environment"]
+
+
 def test_client_context_reaches_the_handler(emulator: RunningEmulator) -> None:
     context = "eyJjdXN0b20iOiB7ImNvbG91ciI6ICJibHVlIn19"  # {"custom": {"colour": "blue"}}
     described = emulator.invoke({"do": "describe"}, ClientContext=context).payload
