@@ -1,4 +1,4 @@
-"""`nitro check-env`: whether episodes of an environment can go on in another process."""
+"""`nitro check-env`: how episodes of an environment go on in another process."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,10 +11,12 @@ from nitro.errors import EXIT_FAILED, CommandError
 from nitro.foreign_output import foreign_code
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from nitro.cli.going_on_report import GoingOnReport
+    from shared.contracts.job_spec import JobSpec
+    from shared.environments.building import Env
 
-    from shared.contracts.job_spec import EnvironmentRef
-    from shared.environments.state.compliance import Compliance
+_REPEATING_S = 10.0
+"""How long a game is played that is then repeated."""
 
 EXAMPLES = (
     "nitro check-env Hopper-v5",
@@ -48,39 +50,49 @@ def check_env(
     as_json: AsJson = False,
     environment_packages: EnvironmentPackages = None,
 ) -> None:
-    """Check that an environment's episodes can go on elsewhere, bit for bit.
+    """Find out how an environment's episodes go on in another process, and why.
 
-    Plays random actions twice: undisturbed, and handed from environment to environment as bytes.
-    Exits with 0 if all observations, rewards and ends are the same, and with 1 if they are not.
+    Plays random actions twice: undisturbed, and handed from environment to environment as saved
+    states. Where states cannot be saved, repeats a game by its seeds and actions. Exits with 0 if
+    all observations, rewards and ends are the same, and with 1 if episodes cannot go on.
     """
     import json
-    from dataclasses import asdict
 
     from nitro.local.own_environments import kept_maker, own_packages
-    from nitro.spec.spec_file import build_spec
+    from nitro.spec.starting_job import train_spec
 
     if env is None and spec is None:
         raise CommandError("ENV: name an environment, or give --spec")
     own_packages(environment_packages, known_here=kept_maker(RUNS, env or ""))
     options = {} if env is None else {"env_id": env}
-    job = build_spec(file=spec, options=options, assignments=assignments or [])
-    found = _checked(job.environment_ref, steps=steps, seed=seed)
+    job = train_spec(file=spec, options=options, assignments=assignments or [])
+    found = _tried(job, steps=steps, seed=seed)
     if as_json:
-        typer.echo(json.dumps({"env_id": job.env_id, **asdict(found)}))
+        typer.echo(json.dumps(found.as_json()))
     else:
-        show(_table(job.env_id, found))
-    if found.why_not is not None:
+        show(found.table())
+    if not found.goes_on:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _checked(ref: "EnvironmentRef", *, steps: int, seed: int) -> "Compliance":
-    from shared.environments.building import make_environment
+def _tried(job: "JobSpec", *, steps: int, seed: int) -> "GoingOnReport":
+    from nitro.cli.going_on_report import GoingOnReport, queued
+    from shared.environments.building import describe, make_environment
     from shared.environments.spaces import UnsupportedEnvironment
     from shared.environments.state.compliance import check_compliance
+    from shared.environments.state.repeating import try_repeating
+
+    ref, repeated = job.environment_ref, None
+
+    def make() -> "Env":
+        return make_environment(ref)
 
     try:
         with foreign_code():
-            return check_compliance(lambda: make_environment(ref), num_steps=steps, seed=seed)
+            saved = check_compliance(make, num_steps=steps, seed=seed)
+            environment = describe(ref)
+            if not environment.keeps_state:
+                repeated = try_repeating(make, most_steps=steps, most_s=_REPEATING_S)
     except UnsupportedEnvironment as error:
         raise CommandError(str(error)) from error
     except Exception as error:  # an environment may raise anything
@@ -88,26 +100,6 @@ def _checked(ref: "EnvironmentRef", *, steps: int, seed: int) -> "Compliance":
             f"{ref.env_id} failed in the undisturbed game: {error!r}",
             exit_code=EXIT_FAILED,
         ) from error
-
-
-def _table(env_id: str, found: "Compliance") -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_header=False, title=env_id, title_justify="left")
-    kept = "yes, bit for bit" if found.why_not is None else f"no: {found.why_not}"
-    rows = {"episodes go on": kept}
-    if found.num_steps:
-        at_ends = f"{found.num_left_at_ends} where an episode had ended"
-        rows["compared"] = f"{found.num_steps} steps, {found.num_ends} ends of episodes"
-        rows["left and taken up"] = f"{found.num_left} times, {at_ends}"
-        rows["size"] = f"at most {found.snapshot_bytes} bytes"
-        rows["time"] = (
-            f"{found.leave_s * 1e3:.2f} ms to leave, {found.take_up_s * 1e3:.2f} ms to take up; "
-            f"a step takes {found.step_s * 1e3:.3f} ms"
-        )
-    if found.num_not_left:
-        rows["not left"] = f"at {found.num_not_left} moments, as the simulator cannot be saved then"
-    for name, value in rows.items():
-        table.add_row(name, Text(value))
-    return table
+    return GoingOnReport(
+        environment=environment, job=queued(job, environment), saved=saved, repeated=repeated
+    )

@@ -1,21 +1,23 @@
 """Whether a seed and the same actions give the same episode again: found out by playing.
 
-An episode is played in one environment and repeated in another one. That one is used for other
-episodes in between, as some simulators do not reset all of their state. Box2D's contacts, for
-instance, follow from how often a world was emptied.
+A game of some episodes is played in environments that are built for each of them. It is repeated in
+another environment, which is used for other games in between, as some simulators do not reset all
+of their state. Box2D's contacts, for instance, follow from how often a world was emptied.
 """
 
 import contextlib
 import copy
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from shared.contracts.environment_spec import Repeats
+from shared.environments.rebuilt import Rebuilt
 from shared.environments.state.replay import Recorder
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
@@ -23,87 +25,89 @@ Watch = Callable[[], contextlib.AbstractContextManager[None]]
 
 _SEED = 2**62 + 1
 """Of 63 bits, as actors reset with."""
-_MOST_STEPS = 100
-_MOST_S = 0.5
-"""How long the first episode is played: the others are as long."""
+_APART = 1000
+"""Between the seeds of two games: a game has a seed for each of its episodes."""
 _TIMES = 3
-"""How often the episode is repeated in an environment that was used in between."""
-_TRYING_S = 2.0
-"""How long these repetitions take at most."""
+"""How often the game is repeated in an environment that was used in between."""
 _SLOW_S = 5.0
-"""From here on an episode of some steps is too slow to be repeated here."""
+"""From here on a game is too slow to be repeated here."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
     """What came of it."""
 
     repeats: Repeats
     why_not: str | None = None
     """What was not the same, where something was not."""
+    failed: bool = False
+    """Whether an environment failed while it was tried."""
+    num_steps: int = 0
+    """Compared."""
+    step_s: float = 0.0
+    """Time of a step, a part of a reset included."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Played:
+    """A game of some episodes."""
+
     num_steps: int
-    checksum: int
+    checksums: tuple[int, ...]
     rewards: tuple[float, ...]
+    took_s: float = field(compare=False)
 
 
 def try_repeating(
     make: Callable[[], Env],
     *,
     while_trying: Watch = contextlib.nullcontext,
-    most_steps: int = _MOST_STEPS,
-    most_s: float = _MOST_S,
+    most_steps: int = 100,
+    most_s: float = 0.5,
 ) -> Repetition:
-    """Play an episode, and repeat it in environments that are new, and in one that is not.
+    """Play a game of some episodes, and repeat it.
 
     An environment that is too slow to try is taken for one that repeats: whoever takes an episode
     up finds out.
 
     Args:
         make: Builds one more environment of the kind.
-        while_trying: Makes what is entered for each episode, to end it if it hangs.
-        most_steps: How long the episode is.
-        most_s: How long it is played at most.
+        while_trying: Makes what is entered for each game, to end it if it hangs.
+        most_steps: How long the game is.
+        most_s: How long it is played at most; it is repeated for four times as long, or once.
     """
     try:
         return _tried(make, while_trying, most_steps, most_s)
     except Exception as error:  # an environment may raise anything
-        return Repetition("never", f"it failed while its episodes were repeated: {error!r:.200}")
+        why_not = f"it failed while its episodes were repeated: {error!r:.200}"
+        return Repetition(repeats="never", why_not=why_not, failed=True)
 
 
 def _tried(
     make: Callable[[], Env], while_trying: Watch, most_steps: int, most_s: float
 ) -> Repetition:
-    used = make()
-    try:
+    with contextlib.closing(make()) as used, contextlib.closing(Rebuilt(make)) as new:
         actions = _actions(used, most_steps)
-        started = time.perf_counter()
         with while_trying():
-            first = again = _play(used, _SEED, actions, most_s=most_s)
+            first = _play(new, _SEED, actions, most_s=most_s)
         actions = actions[: first.num_steps]
-        took_s = time.perf_counter() - started
-        if took_s > _SLOW_S:
-            return Repetition("reused")
-        for number in range(min(_TIMES, int(_TRYING_S / took_s))):
-            if again == first:
-                with while_trying():
-                    _play(used, _SEED + 1 + number, actions)
-                with while_trying():
-                    again = _play(used, _SEED, actions)
-    finally:
-        used.close()
-    new = _in_new_one(make, actions, while_trying)
-    if new != first:
-        return Repetition("never", _difference(first, new))
-    if again == first:
-        return Repetition("reused")
-    why_not = _difference(first, again)
-    if _in_new_one(make, actions, while_trying) != first:
-        return Repetition("never", why_not)
-    return Repetition("rebuilt", f"{why_not}, in an environment that was used before")
+        step_s = first.took_s / first.num_steps
+        times = min(_TIMES, max(1, int(2 * most_s / first.took_s)))
+        why_not = None
+        for number in range(times if first.took_s <= _SLOW_S else 0):
+            with while_trying():
+                _play(used, _SEED + _APART * (1 + number), actions)
+            with while_trying():
+                why_not = _difference(first, _play(used, _SEED, actions))
+            if why_not is not None:
+                break
+        repeats: Repeats = "reused"
+        if why_not is not None:
+            with while_trying():
+                again = _difference(first, _play(new, _SEED, actions))
+            repeats = "rebuilt" if again is None else "never"
+            why_not = again or f"{why_not}, in an environment that was used before"
+    return Repetition(repeats=repeats, why_not=why_not, num_steps=first.num_steps, step_s=step_s)
 
 
 def _actions(env: Env, number: int) -> list[Any]:
@@ -112,33 +116,26 @@ def _actions(env: Env, number: int) -> list[Any]:
     return [space.sample() for _ in range(number)]
 
 
-def _in_new_one(make: Callable[[], Env], actions: Sequence[Any], while_trying: Watch) -> _Played:
-    env = make()
-    try:
-        with while_trying():
-            return _play(env, _SEED, actions)
-    finally:
-        env.close()
-
-
-def _play(env: Env, seed: int, actions: Sequence[Any], *, most_s: float | None = None) -> _Played:
-    """Play an episode to its end, or as long as there are actions and time."""
+def _play(env: Env, seed: int, actions: Sequence[Any], *, most_s: float = math.inf) -> _Played:
+    """Play as long as there are actions and time; episodes that end are followed by others."""
     recorder = Recorder(env, dtype=np.float32)
+    started, rewards, checksums = time.perf_counter(), list[float](), list[int]()
     recorder.reset(seed)
-    started, rewards = time.perf_counter(), list[float]()
     for action in actions:
         _, reward, terminated, truncated, _ = recorder.step(copy.copy(action))
         rewards.append(float(reward))
         if terminated or truncated:
+            checksums.append(recorder.episode.checksum)
+            recorder.reset(seed + len(checksums))
+        if time.perf_counter() - started > most_s:
             break
-        if most_s is not None and time.perf_counter() - started > most_s:
-            break
-    return _Played(len(rewards), recorder.episode.checksum, tuple(rewards))
+    took_s = time.perf_counter() - started
+    return _Played(len(rewards), (*checksums, recorder.episode.checksum), tuple(rewards), took_s)
 
 
-def _difference(first: _Played, other: _Played) -> str:
-    if first.num_steps != other.num_steps:
-        lengths = f"{first.num_steps} and then {other.num_steps} steps"
-        return f"the same seed and actions gave episodes of {lengths}"
-    what = "observations" if first.checksum != other.checksum else "rewards"
+def _difference(first: _Played, other: _Played) -> str | None:
+    """Return what is not the same; None if all is."""
+    if first == other:
+        return None
+    what = "rewards" if first.checksums == other.checksums else "observations"
     return f"the same seed and actions gave other {what} within {first.num_steps} steps"

@@ -150,5 +150,5 @@ def test_everything_that_is_tried_has_a_time_out_of_its_own(make_task: MakeTask)
         yield
 
     describe(make_task().env, while_trying=trying)
-    repeated = 1 + 3 * 2 + 1  # after others in between, and in an environment that is new
+    repeated = 1 + 3 * 2  # a game, and again after others
     assert len(entered) == 3 + repeated  # a reset, the state it leaves, a step

@@ -1,10 +1,12 @@
 """`nitro check-env`: what it prints, and how it ends."""
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from numpy.typing import NDArray
@@ -30,12 +32,38 @@ class BrokenCartPole(CartPoleEnv):
         raise RuntimeError("out of order")
 
 
+class RandomCartPole(CartPoleEnv):
+    """Begins where nobody knows."""
+
+    def reset(self, **_: object) -> Any:
+        return super().reset(seed=int.from_bytes(os.urandom(4), "big"))
+
+
+class WrongCartPole(CartPoleEnv):
+    """Says that its state is nothing."""
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    def set_state(self, state: object) -> None:
+        self.state = np.zeros(4)
+
+
+KINDS: dict[str, type[CartPoleEnv]] = {
+    "Own-v0": OwnCartPole,
+    "Broken-v0": BrokenCartPole,
+    "Random-v0": RandomCartPole,
+    "Wrong-v0": WrongCartPole,
+}
+
+
 @pytest.fixture
 def own_environments() -> Iterator[None]:
-    gymnasium.register("Own-v0", entry_point=lambda **_: OwnCartPole())
-    gymnasium.register("Broken-v0", entry_point=lambda **_: BrokenCartPole())
+    for env_id, kind in KINDS.items():
+        gymnasium.register(env_id, entry_point=lambda kind=kind, **_: kind())
     yield
-    del gymnasium.registry["Own-v0"], gymnasium.registry["Broken-v0"]
+    for env_id in KINDS:
+        del gymnasium.registry[env_id]
 
 
 def check_env(*arguments: str) -> Result:
@@ -62,11 +90,37 @@ def test_keyword_arguments_and_wrappers_are_those_of_a_job() -> None:
 
 
 @pytest.mark.usefixtures("own_environments")
-def test_an_environment_that_is_not_kept_ends_with_1_and_says_why() -> None:
-    result = check_env("Own-v0", "--json")
+def test_an_environment_that_is_not_kept_is_replayed_and_says_at_what_cost() -> None:
+    result = check_env("Own-v0", "--steps=100", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["how"] == "replayed"
+    assert "the state of OwnCartPole " in found["why"]
+    assert found["repeated"]["repeats"] == "reused"
+    assert found["job"] == "episodes of up to 2,048 steps go on, longer ones begin anew"
+    text = " ".join(check_env("Own-v0", "--steps=100").output.split())
+    assert "s to repeat 1,024 steps" in text
+
+
+@pytest.mark.usefixtures("own_environments")
+@pytest.mark.parametrize(
+    ("env_id", "how", "why"),
+    [
+        ("Random-v0", "alive only", "the same seed and actions gave other observations"),
+        ("Wrong-v0", "none", "Mend get_state and set_state"),
+    ],
+)
+def test_an_environment_whose_episodes_cannot_go_on_ends_with_1_and_says_why(
+    env_id: str, how: str, why: str
+) -> None:
+    limit = "env_kwargs.max_episode_steps=1000"
+    result = check_env(env_id, "--steps=100", "--set", limit, "--json")
     assert result.exit_code == EXIT_FAILED
-    assert "the state of OwnCartPole " in json.loads(result.stdout)["why_not"]
-    assert "no: the state of OwnCartPole" in check_env("Own-v0").output
+    found = json.loads(result.stdout)
+    assert found["how"] == how
+    assert why in found["why"]
+    if how == "alive only":
+        assert "hold whole episodes: 2 actors in a round" in found["job"]
 
 
 @pytest.mark.usefixtures("own_environments")

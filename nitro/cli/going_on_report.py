@@ -1,0 +1,146 @@
+"""What `nitro check-env` finds: how an environment's episodes go on, why, and what a job does."""
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.going_on import going_on, longest_episode, longest_replay, resized
+from shared.contracts.job_spec import JobSpec
+from shared.environments.state.compliance import Compliance
+from shared.environments.state.repeating import Repetition
+
+How = Literal["kept", "replayed", "alive only", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoingOnReport:
+    """What came of trying."""
+
+    environment: EnvironmentSpec
+    job: JobSpec
+    """The job that was asked about, as it would be queued."""
+    saved: Compliance
+    repeated: Repetition | None
+    """None where the state can be saved, so that nothing needs to be repeated."""
+
+    @property
+    def how(self) -> How:
+        """How episodes can go on."""
+        if self.repeated is None:
+            return "kept" if self.saved.why_not is None else "none"
+        if self.repeated.failed:
+            return "none"
+        return "alive only" if self.repeated.repeats == "never" else "replayed"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether they can in any process."""
+        return self.how in ("kept", "replayed")
+
+    @property
+    def why(self) -> str:
+        """The reason in plain words."""
+        repeated, why_not = self.repeated, self.saved.why_not
+        if repeated is None and why_not is None:
+            return "yes, bit for bit, from a saved state"
+        if repeated is None:
+            return f"no: {why_not}. Mend get_state and set_state, or leave them out"
+        if self.how == "replayed":
+            anew = ", in environments that are built anew" if repeated.why_not else ""
+            because = f", and {repeated.why_not}" if repeated.why_not else ""
+            return f"yes, bit for bit, by repeating their actions{anew}: {why_not}{because}"
+        if self.how == "alive only":
+            return (
+                f"only in the process that has the environment: {why_not}, and {repeated.why_not}"
+            )
+        return f"no: {why_not}, and {repeated.why_not}"
+
+    @property
+    def what_a_job_does(self) -> str:
+        """What becomes of an episode that a fragment's end cuts off."""
+        spec, environment = self.job, self.environment
+        how, longest = going_on(spec, environment), longest_episode(spec, environment)
+        steps = spec.steps_of(spec.actors.max)
+        if how == "state":
+            return "episodes go on from their saved states"
+        if how == "replay":
+            repeated = longest_replay(spec, environment)
+            if longest is not None and longest <= repeated:
+                return f"episodes go on: an actor repeats an episode's steps, up to {longest:,}"
+            return f"episodes of up to {repeated:,} steps go on, longer ones begin anew"
+        fragment = f"fragments of {steps:,} steps begin with a reset"
+        if not spec.episodes.go_on:
+            return f"{fragment}, as episodes.horizon says"
+        if longest is not None and longest <= steps // spec.envs_per_actor:
+            return f"{fragment}, and hold whole episodes: {spec.actors.max} actors in a round"
+        return f"{fragment}; later steps of an episode are never learned from"
+
+    @property
+    def cost(self) -> str:
+        """What repeating takes."""
+        if self.repeated is None or self.how != "replayed":
+            return ""
+        step_s, longest = self.repeated.step_s, longest_episode(self.job, self.environment)
+        place = (longest or longest_replay(self.job, self.environment)) // 2
+        steps = self.job.steps_of(self.job.actors.max) // self.job.envs_per_actor
+        return (
+            f"{_time(place * step_s)} to repeat {place:,} steps, beside {_time(steps * step_s)} of "
+            f"the simulator for {steps:,} new ones; nothing where the process still has the "
+            "environment"
+        )
+
+    def as_json(self) -> dict[str, object]:
+        """Return what `--json` prints."""
+        return {
+            "env_id": self.environment.env_id,
+            "how": self.how,
+            "why": self.why,
+            "job": self.what_a_job_does,
+            **asdict(self.saved),
+            "repeated": None if self.repeated is None else asdict(self.repeated),
+        }
+
+    def table(self) -> Table:
+        """Lay it out for people."""
+        table = Table(show_header=False, title=self.environment.env_id, title_justify="left")
+        rows = {
+            "episodes are": self.how,
+            "they go on": self.why,
+            "a job": self.what_a_job_does,
+            "cost": self.cost,
+            **_of_saved(self.saved),
+        }
+        if self.repeated is not None and self.repeated.num_steps:
+            rows["compared"] = f"{self.repeated.num_steps} steps"
+        for name, value in rows.items():
+            if value:
+                table.add_row(name, Text(value))
+        return table
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
+def _of_saved(found: Compliance) -> dict[str, str]:
+    rows = {}
+    if found.num_steps:
+        at_ends = f"{found.num_left_at_ends} where an episode had ended"
+        rows["compared"] = f"{found.num_steps} steps, {found.num_ends} ends of episodes"
+        rows["left and taken up"] = f"{found.num_left} times, {at_ends}"
+        rows["size"] = f"at most {found.snapshot_bytes} bytes"
+        rows["time"] = (
+            f"{found.leave_s * 1e3:.2f} ms to leave, {found.take_up_s * 1e3:.2f} ms to take up; "
+            f"a step takes {found.step_s * 1e3:.3f} ms"
+        )
+    if found.num_not_left:
+        rows["not left"] = f"at {found.num_not_left} moments, as the simulator cannot be saved then"
+    return rows
+
+
+def queued(job: JobSpec, environment: EnvironmentSpec) -> JobSpec:
+    """Return a job as it would be queued."""
+    return resized(job.resolved(), environment)
