@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 HOURS_PER_MONTH = 730.0
+_TOKENS_USD_PER_MONTH = 2 * 0.40
+_ALARMS_USD_PER_MONTH = 6 * 0.10
+_ZONE_USD_PER_MONTH = 0.50
+"""These three cost the same in nearly every region."""
 _MB_PER_GB = 1024.0
 _CPU_UNITS = 1024.0
 
@@ -59,6 +63,9 @@ def stack_costs(config: NitroConfig, *, learner_instance: str | None) -> tuple[C
         _always(f"scaler, Fargate {config.scaler_cpu}/{config.scaler_memory_mb}", scaler),
         _always(f"cache, {config.cache_node_type}", cache),
         _always("public IPv4 of the scaler", address),
+        _always("two tokens in Secrets Manager", _TOKENS_USD_PER_MONTH / HOURS_PER_MONTH),
+        _always("six alarms", _ALARMS_USD_PER_MONTH / HOURS_PER_MONTH),
+        _always("private DNS zone", _ZONE_USD_PER_MONTH / HOURS_PER_MONTH),
         _always("HTTP API and VPC link", 0.0),
         *gpu_learner,
         _while_busy("public IPv4 of the learner on cores", address),
