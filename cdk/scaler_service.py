@@ -29,6 +29,8 @@ PORT_NUMBER = 8080
 PORT = ec2.Port.tcp(PORT_NUMBER)
 _NAME = "scaler"
 _TTL_S = 10
+_COLD_STARTS_PER_S = 100
+"""All actors share one network interface, which loses connections when many open at once."""
 _SSM_FOLDERS = ("/var/lib/amazon", "/var/log/amazon")
 """Where Session Manager's agent writes; the rest of the file system stays read-only."""
 
@@ -177,6 +179,7 @@ def _actor_variables(config: NitroConfig) -> dict[str, str]:
         "NITRO_LAMBDA_TIMEOUT_S": str(config.actor_timeout_s),
         "NITRO_LAMBDA_READ_TIMEOUT_S": str(config.actor_timeout_s + 15),
         **({} if cap is None else {"NITRO_LAMBDA_RESERVED_CONCURRENCY": str(cap)}),
+        "NITRO_COLD_STARTS_PER_S": str(_COLD_STARTS_PER_S),
         "NITRO_PROVISIONED_CONCURRENCY": str(config.provisioned_concurrency),
     }
 

@@ -69,6 +69,7 @@ def test_the_scaler_starts_with_what_it_is_told(
     assert settings.lambda_reserved_concurrency is None
     assert settings.lambda_qualifier == "live"
     assert settings.artifacts.startswith("s3://<StoresRuns")
+    assert settings.cold_starts_per_s == 100
     assert settings.longest_job_s == 48 * 3600
     assert settings.learner_wait_s == 30 * 60
     assert settings.learners["cpu"] == "Fargate task of 2 vCPU and 4 GB"
