@@ -40,6 +40,19 @@ class Trained(Protocol):
         """Continue from what `state` returned."""
         ...
 
+    def begin_from(self, arrays: StateArrays, scalars: StateScalars, *, optimiser: bool) -> None:
+        """Begin with the weights and statistics of what another job's `state` returned.
+
+        Args:
+            arrays: Of that state.
+            scalars: Of that state.
+            optimiser: Whether the optimiser's moments are taken over, too.
+
+        Raises:
+            ValueError: They do not fit; nothing has been changed then.
+        """
+        ...
+
 
 class Algorithm(Trained, Protocol):
     """Learns a policy from the trajectories of one round after another."""

@@ -5,7 +5,8 @@ minibatch. A step whose loss or gradient is not finite is skipped and counted; i
 parameters nor moments.
 
 With a linear decay the step size of round k is (1 - k / max_rounds) of the first round's, k counted
-from 0. A job that is resumed with more rounds goes on along the line to its new end.
+from 0. A job that is resumed with more rounds keeps the step size of its last round, or begins a
+new line over them.
 
 Equal state and equal calls give equal bits on one CPU type and thread count: the shuffling has a
 generator of its own, and `state` holds everything the next update depends on.
@@ -45,6 +46,7 @@ class GradientLearner(Generic[H]):
         *,
         seed: int,
         max_rounds: int = 1,
+        first_round: int = 0,
         device: torch.device | str = "cpu",
         steps: StepsBuilder | None = None,
     ) -> None:
@@ -54,7 +56,8 @@ class GradientLearner(Generic[H]):
             environment: What the network sees and does.
             hyperparameters: The job's full set.
             seed: Everything random follows from it.
-            max_rounds: Rounds until a decaying step size would be 0.
+            max_rounds: Round in which a decaying step size would be 0.
+            first_round: Round up to which it is whole.
             device: Where to compute.
             steps: Makes what takes the gradient steps; None: this process, alone.
         """
@@ -65,7 +68,7 @@ class GradientLearner(Generic[H]):
         )
         self._generator = torch.Generator().manual_seed(int(shuffle_seed))
         self._normalisation = Normalisation.initial(environment, hyperparameters)
-        self._max_rounds = max_rounds
+        self._first_round, self._max_rounds = first_round, max_rounds
         build = steps or NetworkSteps.beside(None)
         self._steps = build(self._network, environment, hyperparameters)
         self._adam = self._steps.adam
@@ -113,6 +116,33 @@ class GradientLearner(Generic[H]):
                 view.copy_(torch.from_numpy(np.array(arrays[f"{prefix}.{name}"])))
         self._load_scalars(scalars)
 
+    def begin_from(self, arrays: StateArrays, scalars: StateScalars, *, optimiser: bool) -> None:
+        """Begin with another job's weights and statistics, of whichever algorithm it was.
+
+        Raises:
+            ValueError: They do not fit; nothing has been changed then.
+        """
+        flats = {"network": self._network.flat} | (self._adam.flats if optimiser else {})
+        views = {
+            f"{prefix}.{name}": view
+            for prefix, flat in flats.items()
+            for name, view in self._network.views_of(flat).items()
+        }
+        own = {name: view.detach().cpu().numpy() for name, view in views.items()}
+        require_same_form(own, {n: a for n, a in arrays.items() if n.partition(".")[0] in flats})
+        if optimiser:
+            require_scalars({"adam_step": self._adam.steps}, scalars)
+        normalisation = self._normalisation.begun_from(arrays)
+        for name, view in views.items():
+            view.copy_(torch.from_numpy(np.array(arrays[name])))
+        if optimiser:
+            self._adam.steps = int(scalars["adam_step"])
+        self._begin_with(normalisation)
+
+    def _begin_with(self, normalisation: Normalisation) -> None:
+        """Take over statistics, when the weights have just been taken over."""
+        self._normalisation = normalisation
+
     def _flats(self) -> dict[str, Tensor]:
         """Return all parameters to save, in the layout of the network's: # [P] each."""
         return {"network": self._network.flat, **self._adam.flats}
@@ -141,7 +171,8 @@ class GradientLearner(Generic[H]):
         """
         if self._hyperparameters.learning_rate_decay == "none":
             return learning_rate
-        passed = min(round_index, self._max_rounds - 1) / self._max_rounds
+        first, end = self._first_round, self._max_rounds
+        passed = (min(round_index, end - 1) - first) / (end - first)
         return learning_rate * (1.0 - passed)
 
     def _update_start(self) -> UpdateStart | None:

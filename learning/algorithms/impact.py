@@ -76,6 +76,10 @@ class Impact(OffPolicyLearner[ImpactHyperparameters]):
                 )
         return {"kl_coefficient": used, "target_updates": float(due)}
 
+    def _begin_with(self, normalisation: Normalisation) -> None:
+        super()._begin_with(normalisation)
+        self._target.flat.copy_(self._network.flat)
+
     def _flats(self) -> dict[str, Tensor]:
         return super()._flats() | {"target": self._target.flat}
 

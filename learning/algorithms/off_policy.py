@@ -13,7 +13,7 @@ from learning.algorithms.gradient_learner import GradientLearner
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from learning.data.batch import TrainingBatch, joined
 from learning.data.fragments import Fragments
-from learning.data.normalisation import Normalisation
+from learning.data.normalisation import PRESENT, Normalisation
 from learning.data.replay_buffer import ReplayBuffer
 from learning.detectors.detector import PolicySamples
 from learning.losses.loss_terms import LossRule
@@ -29,7 +29,7 @@ BARREN_BATCHES_MAX = 10
 be one step, so one bad batch must not end a job."""
 
 _BUFFER = "buffer."
-_PRESENT, _FOLLOWING = "normalisation.", "following."
+_FOLLOWING = "following."
 
 
 class OffPolicyLearner(GradientLearner[H], ABC):
@@ -174,14 +174,18 @@ class OffPolicyLearner(GradientLearner[H], ABC):
         self._buffer = buffer
         self._fresh_batches = []
 
+    def _begin_with(self, normalisation: Normalisation) -> None:
+        super()._begin_with(normalisation)
+        self._following = normalisation
+
     def _statistics(self) -> StateArrays:
         present, following = self._normalisation.arrays(), self._following.arrays()
-        return _prefixed(_PRESENT, present) | _prefixed(_FOLLOWING, following)
+        return _prefixed(PRESENT, present) | _prefixed(_FOLLOWING, following)
 
     def _load_statistics(self, arrays: StateArrays) -> None:
         self._normalisation, self._following = (
             self._normalisation.restored(_within(prefix, arrays))
-            for prefix in (_PRESENT, _FOLLOWING)
+            for prefix in (PRESENT, _FOLLOWING)
         )
 
     def _scalars(self) -> StateScalars:

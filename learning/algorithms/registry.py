@@ -31,6 +31,7 @@ class Builder(Protocol[A_co]):
         *,
         seed: int,
         max_rounds: int,
+        first_round: int,
         device: torch.device,
         steps: StepsBuilder | None,
     ) -> A_co:
@@ -82,7 +83,8 @@ def _built(
         job.described_environment,
         job.hyperparameters,
         seed=job.spec.seed,
-        max_rounds=job.spec.stop.max_rounds,
+        max_rounds=job.decay.end,
+        first_round=job.decay.first,
         device=device,
         steps=steps,
     )

@@ -24,6 +24,7 @@ class WholeRounds:
         self.samples = algorithm.samples
         self.state = algorithm.state
         self.load_state = algorithm.load_state
+        self.begin_from = algorithm.begin_from
 
     @property
     def network(self) -> ActorCritic:

@@ -27,6 +27,8 @@ VARIANCE_FLOOR = 1e-8
 """Added to each variance, as in Gymnasium's `NormalizeObservation` and `NormalizeReward`, which
 CleanRL uses."""
 _OBSERVATIONS, _RETURNS = "observation_moments.", "return_moments."
+PRESENT = "normalisation."
+"""Before their names in the state of a learner that has a second version of them."""
 """What saved moments' names begin with."""
 
 
@@ -201,6 +203,27 @@ class Normalisation:
             observations=_restored(self.observations, arrays, _OBSERVATIONS),
             rewards=_restored(self.rewards, arrays, _RETURNS),
         )
+
+    def begun_from(self, arrays: Mapping[str, NDArray[np.generic]]) -> Self:
+        """Return these statistics with the moments of another job's state, as far as it has them.
+
+        Raises:
+            ValueError: Observations are normalised in one of the two jobs only, or others.
+        """
+        found = {name.removeprefix(PRESENT): array for name, array in arrays.items()}
+        own = self.arrays()
+        for name in own.keys() ^ found.keys():
+            if name.startswith(_OBSERVATIONS):
+                raise ValueError(
+                    "observation_normalisation must be as in the job whose policy is begun with"
+                )
+        for name in own.keys() & found.keys():
+            if own[name].shape != found[name].shape:
+                raise ValueError(
+                    f"state array {name!r} is {list(found[name].shape)}, this job needs "
+                    f"{list(own[name].shape)}"
+                )
+        return self.restored(own | {name: found[name] for name in own.keys() & found.keys()})
 
 
 def _restored(part: S | None, arrays: Mapping[str, NDArray[np.generic]], prefix: str) -> S | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nitro.cli.console import command, show
-from nitro.cli.options import RUNS, ApiUrl, FromScratch, RunsDir
+from nitro.cli.options import RUNS, ApiUrl, FreshSchedule, FromScratch, RunsDir
 
 if TYPE_CHECKING:
     from nitro.client.client import NitroClient
@@ -103,6 +103,7 @@ def resume(
         float | None, typer.Option("--max-wall-s", help="Raise the time limit to this, in seconds.")
     ] = None,
     from_scratch: FromScratch = False,
+    fresh_schedule: FreshSchedule = False,
     as_json: AsJson = False,
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
@@ -120,6 +121,7 @@ def resume(
             max_rounds=rounds,
             max_wall_s=max_wall_s,
             from_scratch=from_scratch,
+            fresh_schedule=fresh_schedule,
         )
     typer.echo(job.model_dump_json() if as_json else f"{job.job_id}: {job.status}")
 

@@ -43,6 +43,14 @@ FromScratch = Annotated[
         help="If the checkpoints are gone, run and pay for all rounds again.",
     ),
 ]
+FreshSchedule = Annotated[
+    bool,
+    typer.Option(
+        "--fresh-schedule",
+        help="With more rounds: let the step size decay anew over them. Without it, it stays as it "
+        "was in the last round.",
+    ),
+]
 ApiUrl = Annotated[
     str | None,
     typer.Option(

@@ -23,6 +23,7 @@ from nitro.local.left_over import UNFINISHED, end_left_over, stop_left_over
 from nitro.local.own_environments import keep_packages, require_admitted_here
 from nitro.runs.reading import find_run, read_job
 from nitro.spec.advice import advice, gpu_less_cores
+from nitro.spec.earlier_policy import earlier_policy
 from nitro.spec.scaling_option import parse_scaling
 from nitro.spec.spec_file import parse_actors
 from nitro.spec.starting_job import train_spec
@@ -49,6 +50,7 @@ class TrainRequest:
     resume_budget_usd: float | None = None
     resume_wall_s: float | None = None
     from_scratch: bool = False
+    fresh_schedule: bool = False
     idempotency_key: str | None = None
     runs_dir: Path
     as_json: bool
@@ -76,6 +78,8 @@ def make_request(
     as_json: bool,
     track: str | None = None,
     detach: bool = False,
+    fresh_schedule: bool = False,
+    init_from: str | None = None,
 ) -> TrainRequest:
     """Return what the options of `nitro train` ask for; None is not given.
 
@@ -87,14 +91,19 @@ def make_request(
     """
     if track is not None:
         require_tracker(track)
-    given = {path: value for path, value in fields.items() if value is not None}
+    given: dict[str, JsonValue] = {
+        path: value for path, value in fields.items() if value is not None
+    }
     if actors:
         given["actors"] = parse_actors(actors)
     if scaling:
         given["scaling"] = parse_scaling(scaling, runs_dir=runs_dir)
     spec: JobSpec | None = None
-    if from_scratch and resume is None:
-        raise CommandError("--from-scratch: belongs to --resume; a new job begins there anyway")
+    if init_from is not None:
+        given.update(earlier_policy(init_from, runs_dir, env_id=given.get("env_id")))
+    if resume is None and (from_scratch or fresh_schedule):
+        option = "--from-scratch" if from_scratch else "--fresh-schedule"
+        raise CommandError(f"{option}: belongs to --resume; a new job begins there anyway")
     if resume is None:
         limits = {
             "stop.max_rounds": max_rounds,
@@ -120,6 +129,7 @@ def make_request(
         resume_budget_usd=budget_usd,
         resume_wall_s=max_wall_s,
         from_scratch=from_scratch,
+        fresh_schedule=fresh_schedule,
         idempotency_key=idempotency_key,
         runs_dir=runs_dir,
         as_json=as_json,
@@ -217,6 +227,7 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
         max_rounds=request.resume_rounds,
         max_wall_s=request.resume_wall_s,
         from_scratch=request.from_scratch,
+        fresh_schedule=request.fresh_schedule,
     )
 
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nitro.cli import field_options as field
-from nitro.cli.options import RUNS, Detach, EnvironmentPackages, FromScratch, RunsDir
+from nitro.cli.options import (
+    RUNS,
+    Detach,
+    EnvironmentPackages,
+    FreshSchedule,
+    FromScratch,
+    RunsDir,
+)
 from nitro.errors import CommandError
 from nitro.hints import Place
 
@@ -106,6 +113,13 @@ Resume = Annotated[
         help="Continue a job; --rounds, --budget-usd and --max-wall-s raise its limits.",
     ),
 ]
+InitFrom = Annotated[
+    str | None,
+    _job_option(
+        metavar="RUN[:best]",
+        help="Begin a new job with the policy of an earlier one: its newest, or its best.",
+    ),
+]
 IdempotencyKey = Annotated[
     str | None, _job_option(help="Submitting again with this key gives the same job.")
 ]
@@ -161,6 +175,7 @@ EXAMPLES = (
     "nitro train Hopper-v5 --learner functions",
     "nitro train --spec job.yaml --rounds 5 --json",
     "nitro train --resume hopper-v5-3f2a --rounds 100",
+    "nitro train --init-from hopper-v5-3f2a:best --set hyperparameters.learning_rate=1e-4",
     "nitro train Hopper-v5 --name baseline --tag sweep-1",
 )
 
@@ -198,6 +213,8 @@ def train(
     spec: SpecFile = None,
     resume: Resume = None,
     from_scratch: FromScratch = False,
+    fresh_schedule: FreshSchedule = False,
+    init_from: InitFrom = None,
     idempotency_key: IdempotencyKey = None,
     name: Name = None,
     tags: Tags = None,
@@ -257,6 +274,8 @@ def train(
         spec_file=spec,
         resume=resume,
         from_scratch=from_scratch,
+        fresh_schedule=fresh_schedule,
+        init_from=init_from,
         idempotency_key=idempotency_key,
         runs_dir=runs_dir,
         as_json=as_json,

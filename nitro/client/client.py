@@ -173,17 +173,19 @@ class NitroClient(Looking):
         max_rounds: int | None = None,
         max_wall_s: float | None = None,
         from_scratch: bool = False,
+        fresh_schedule: bool = False,
     ) -> Job:
         """Continue a job from its last checkpoint; limits can only rise.
 
         Jobs that were stopped or failed go on, and with more rounds those that made all of theirs.
         One whose checkpoints are gone makes all rounds again, if that is said by `from_scratch`.
+        A decaying step size stays as it ended, unless `fresh_schedule` begins a new one.
 
         Raises:
             CommandError: A limit is out of range; nothing was sent.
         """
         limits = {"budget_usd": budget_usd, "max_rounds": max_rounds, "max_wall_s": max_wall_s}
-        asked = {**limits, "from_scratch": from_scratch}
+        asked = {**limits, "from_scratch": from_scratch, "fresh_schedule": fresh_schedule}
         try:
             body = ResumeRequest.model_validate(asked)
         except ValidationError as error:

@@ -13,10 +13,11 @@ from nitro.errors import CommandError
 from nitro.local.own_environments import own_packages
 from nitro.python.makers import Maker, maker_name
 from nitro.python.pictures import Film, Picture
-from nitro.runs.checkpoints import Which, read_policy
+from nitro.runs.checkpoints import read_policy
 from nitro.runs.evaluate import EvaluationReport, evaluate_run
 from nitro.runs.listing import check_state, list_runs
 from nitro.runs.reading import find_run, read_run, training_return
+from shared.contracts.job_spec import Which
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundLine
 from shared.environments.building import make_environment

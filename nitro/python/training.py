@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -20,8 +21,10 @@ from nitro.python.makers import Maker, maker_name, registered_name
 from nitro.python.progress import View, shown_progress
 from nitro.python.run import Run, read
 from nitro.runs.finished import finished_folder
+from nitro.runs.reading import find_run, is_here
 from nitro.runs.summary import going_on
 from nitro.settings import read_settings
+from nitro.spec.earlier_policy import earlier_policy
 from nitro.spec.scaling_option import parse_scaling
 from nitro.spec.spec_file import parse_actors
 from nitro.spec.starting_job import train_spec
@@ -45,6 +48,9 @@ def train(
     algorithm: str | None = None,
     preset: str | None = None,
     budget_usd: float | None = None,
+    init_from: str | Path | Run | None = None,
+    resume: str | Path | Run | None = None,
+    fresh_schedule: bool = False,
     api_url: str | None = None,
     token: str | None = None,
     on_round: OnRound | None = None,
@@ -69,6 +75,10 @@ def train(
         algorithm: `ppo`, `impact` or `impala`.
         preset: Hyper-parameters to start from: `standard` or `paper`.
         budget_usd: The most the job may cost, as projected to AWS.
+        init_from: An earlier run whose newest policy a new job begins with: the run, its id, or its
+            folder. `run:best` and a run that was loaded with its best checkpoint begin with that.
+        resume: A run that goes on, in place of a new one; `rounds` and `budget_usd` raise limits.
+        fresh_schedule: With `resume` and more rounds: lets the step size decay anew over them.
         api_url: REST API of a deployment.
         token: Its bearer token; default: NITRO_TOKEN or NITRO_TOKEN_FILE.
         on_round: Called with the record of every finished round, in order. If it returns False or
@@ -99,18 +109,36 @@ def train(
         "algorithm": algorithm,
         "preset": preset,
     }
-    said |= {"stop.max_rounds": rounds, "stop.budget_usd": budget_usd}
+    limits: dict[str, JsonValue] = {"stop.max_rounds": rounds, "stop.budget_usd": budget_usd}
+    given = {name: value for name, value in said.items() if value is not None}
     with _in_keywords():
-        options = _plain(fields, folder) | {k: v for k, v in said.items() if v is not None}
-        steps = None if total_steps is None else parse_steps(str(total_steps))
-        spec = train_spec(options=options, total_steps=steps)
+        if resume is not None:
+            _require_resume_alone({**given, **fields, "init_from": init_from}, total_steps)
+            spec, goes_on = None, _named(resume, folder)
+        else:
+            goes_on = None
+            options = _plain(fields, folder) | given
+            options |= {name: value for name, value in limits.items() if value is not None}
+            if init_from is not None:
+                options |= earlier_policy(_named(init_from, folder), folder, env_id=env)
+            steps = None if total_steps is None else parse_steps(str(total_steps))
+            spec = train_spec(options=options, total_steps=steps)
+    begin = _Begin(
+        spec=spec,
+        resume=goes_on,
+        max_rounds=rounds,
+        budget_usd=budget_usd,
+        fresh_schedule=fresh_schedule,
+        runs_dir=folder,
+    )
     with (
         shown_progress(wanted=progress) as view,
         open_api(
             folder,
             spec=spec,
-            known_here=partial(registered_name, spec.env_id, partial(write_module, folder)),
-            most_actors=spec.actors.max,
+            resume=goes_on,
+            known_here=begin.known_here,
+            most_actors=0 if spec is None else spec.actors.max,
             api_url=api_url,
             token=token,
             processes=processes,
@@ -118,7 +146,55 @@ def train(
             tell=view.note,
         ) as api,
     ):
-        return _trained(spec, api, runs_dir=folder, on_round=on_round, view=view)
+        return _trained(begin, api, runs_dir=folder, on_round=on_round, view=view)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begin:
+    """A new job, or one that goes on."""
+
+    spec: JobSpec | None
+    resume: str | None
+    max_rounds: int | None
+    budget_usd: float | None
+    fresh_schedule: bool
+    runs_dir: Path
+
+    def known_here(self) -> str | None:
+        """Return what this process knows the job's environment by."""
+        if self.spec is None:
+            return None
+        return registered_name(self.spec.env_id, partial(write_module, self.runs_dir))
+
+    def __call__(self, api: Api) -> str:
+        """Submit or resume the job; return its id."""
+        if self.spec is not None:
+            return api.client.submit(self.spec).job_id
+        if self.resume is None:
+            raise RuntimeError("neither a new job nor one that goes on")
+        return api.client.resume(
+            self.resume,
+            max_rounds=self.max_rounds,
+            budget_usd=self.budget_usd,
+            fresh_schedule=self.fresh_schedule,
+        ).job_id
+
+
+def _named(run: str | Path | Run, runs_dir: Path) -> str:
+    """Return a run as the command line names it."""
+    if isinstance(run, Run):
+        return f"{run.job_id}:{run.checkpoint}" if run.checkpoint != "newest" else run.job_id
+    text = str(run)
+    return find_run(text, runs_dir).absolute().name if is_here(text, runs_dir) else text
+
+
+def _require_resume_alone(given: Mapping[str, object], total_steps: float | None) -> None:
+    named = [name for name, value in given.items() if value is not None]
+    if named or total_steps is not None:
+        raise CommandError(
+            f"--resume: the job continues as it was specified; leave out "
+            f"{', '.join(named) or 'total_steps'}. Only rounds and budget_usd can be raised"
+        )
 
 
 def _require_arguments(*, processes: object, on_round: object, api_url: object) -> None:
@@ -175,12 +251,12 @@ def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:
 
 
 def _trained(
-    spec: JobSpec, api: Api, *, runs_dir: Path, on_round: OnRound | None, view: View
+    begin: _Begin, api: Api, *, runs_dir: Path, on_round: OnRound | None, view: View
 ) -> Run:
     """Train a job to its end and return its run."""
     if api.system is not None:
-        end_left_over(api, keep=None, tell=view.note, pause=sleep)
-    job_id = api.client.submit(spec).job_id
+        end_left_over(api, keep=begin.resume, tell=view.note, pause=sleep)
+    job_id = begin(api)
     keep_packages(runs_dir / job_id, api.environment_packages)
     view.note(f"job {job_id}")
     ended = _Watch(api, job_id, on_round=on_round, view=view).to_the_end()

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from nitro.errors import CommandError
 from nitro.runs.reading import Run, read_job, read_run
 from services.learner.record.best import evaluated_checkpoint
 from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from shared.artifacts.local import LocalArtifacts
+from shared.contracts.job_spec import Which
 from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_actions
 from shared.trajectory import codec
-
-Which = Literal["newest", "best"]
-"""`best` has the highest mean return of the job's own evaluations; of equals it is the newest."""
 
 
 def read_policy(folder: Path, which: Which = "newest") -> tuple[int, NumpyPolicy]:

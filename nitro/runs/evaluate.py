@@ -14,11 +14,11 @@ from rich.table import Table
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_FAILED, CommandError
-from nitro.runs.checkpoints import Which, read_policy
+from nitro.runs.checkpoints import read_policy
 from nitro.runs.drawing.video import drawing_environment, recorded, video_suffix
 from nitro.runs.reading import read_job
 from nitro.tables import facts_table
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.job_spec import EnvironmentRef, Which
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env, make_environment

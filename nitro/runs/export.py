@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from nitro.errors import EXIT_FAILED, CommandError
-from nitro.runs.checkpoints import Which, read_checkpoint
+from nitro.runs.checkpoints import read_checkpoint
 from nitro.runs.reading import read_job
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
@@ -25,7 +25,7 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
     ObservationSpec,
 )
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.job_spec import EnvironmentRef, Which
 from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_actions
 from shared.trajectory import codec
 

@@ -207,8 +207,12 @@ def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
     spec, job_id, command = job.spec, job.job_id, place.command
     commands = [(command("evaluate", job_id, "--episodes", 100), "how well it does, more exactly")]
     if job.can_go_on:
-        longer = command("train", "--resume", job_id, "--rounds", 2 * spec.stop.max_rounds)
-        commands.append((longer, "train it for as long again"))
+        longer = ["train", "--resume", job_id, "--rounds", 2 * spec.stop.max_rounds]
+        why = "train it for as long again"
+        if step_size_decays(job):
+            longer.append("--fresh-schedule")
+            why += "; without the last option, with the small step size of the last round"
+        commands.append((command(*longer), why))
     else:
         commands.append((command("export", job_id, "--out", "policy"), "take the policy elsewhere"))
     if spec.preset == "paper":
@@ -218,6 +222,11 @@ def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
         paper = command("train", spec.env_id, "--preset", "paper")
         commands.append((paper, "the paper's setting: as many actors as a round is worth"))
     return commands
+
+
+def step_size_decays(job: Job) -> bool:
+    """Whether a job's step size is another one in its last rounds than in its first."""
+    return getattr(job.hyperparameters, "learning_rate_decay", "none") != "none"
 
 
 def _projected(projection: Projection) -> str:

@@ -92,8 +92,9 @@ def _rows(
     schema: _Schema, definitions: _Schema, defaults: Mapping[str, JsonValue], *, prefix: str
 ) -> Iterator[FieldRow]:
     for name, field in schema["properties"].items():
-        group = definitions[field["$ref"].rpartition("/")[2]] if "$ref" in field else None
-        default = defaults[name]
+        group, default = _group(field, definitions), defaults[name]
+        if group is not None and default is None:  # unset as a whole
+            default = dict.fromkeys(group["properties"])
         if group is not None and isinstance(default, dict):
             yield from _rows(group, definitions, default, prefix=f"{prefix}{name}.")
             continue
@@ -107,6 +108,13 @@ def _rows(
             allowed=_allowed(field),
             meaning=f"{meaning} {elsewhere}".strip(),
         )
+
+
+def _group(field: _Schema, definitions: _Schema) -> _Schema | None:
+    """Return the fields of a group, which may be unset."""
+    choices = (field, *field.get("anyOf", ()))
+    named = next((choice["$ref"] for choice in choices if "$ref" in choice), None)
+    return None if named is None else definitions[named.rpartition("/")[2]]
 
 
 def _allowed(field: _Schema) -> str:

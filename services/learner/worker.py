@@ -17,6 +17,7 @@ from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
 from services.learner.readiness import Readiness
 from services.learner.record.checkpoint import CheckpointStore, RunState
+from services.learner.record.initial import begin_from
 from services.learner.record.run_record import RunRecord
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.rounds.gradient_desk import CachedGradientDesk
@@ -207,6 +208,8 @@ class Worker:
         checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=keep)
         streams = Streams(envs_per_actor=job.spec.envs_per_actor)
         state, policies = _restore(checkpoints, algorithm, streams)
+        if job.spec.init_from is not None and state.next_round == 0:
+            begin_from(algorithm, self._artifacts, job.spec.init_from)
         record = RunRecord(self._artifacts, job.job_id)
         env_steps = record.begin(
             job,

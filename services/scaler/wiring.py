@@ -198,6 +198,7 @@ class Components:
 
     def _wire_jobs(self, settings: Settings) -> None:
         self._catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
+        self.files = open_artifacts(settings.artifact_location, region=settings.lambda_region)
         admission = Admission(
             self._catalogue,
             self._quota,
@@ -205,6 +206,7 @@ class Components:
             cache_memory_mb=settings.cache_memory_mb,
             has_gpu=settings.has_gpu,
             cache_node=settings.cache_node if settings.starts_learners else None,
+            files=self.files,
         )
         changes = JobChanges(
             book=self.book, launches=self.launches, gradients=self.gradients, now=self.now
@@ -226,7 +228,6 @@ class Components:
             spending=self._spending,
             on_queued=self._queued,
         )
-        self.files = open_artifacts(settings.artifact_location, region=settings.lambda_region)
         self.estimates = Estimates(book=self.book, admission=admission, pricing=self._pricing)
         self.jobs = JobService(
             book=self.book,

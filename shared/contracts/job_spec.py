@@ -23,6 +23,7 @@ from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
 from shared.contracts.message import (
     READ_BACK,
     Identifier,
+    JobId,
     Message,
     Number,
     PositiveFloat,
@@ -108,6 +109,22 @@ def _require_algorithm(name: str) -> str:
     if name not in ALGORITHMS:
         raise ValueError(f"must be one of {', '.join(ALGORITHMS)}, got {name!r:.80}")
     return name
+
+
+Which = Literal["newest", "best"]
+"""`best` has the highest mean return of the job's own evaluations; of equals it is the newest."""
+
+
+class InitialPolicy(Message):
+    """An earlier job whose policy a new one begins with, in place of random weights."""
+
+    job_id: JobId
+    """The earlier job. It may have other rewards, other arguments of its environment, another
+    algorithm and another number of actors; observations, actions and network must be as large."""
+    checkpoint: Which = "newest"
+    """Which policy: `newest`, or `best` for the one with the best evaluation."""
+    optimiser: bool = False
+    """Whether the moments of the optimiser are taken over, too."""
 
 
 AlgorithmName = Annotated[
@@ -205,6 +222,9 @@ class JobSpec(EnvironmentRef):
     preset's, see `nitro presets`. On one machine `gpu` and `cpu` differ in the bill alone."""
     learner_functions: LearnerFunctions = LearnerFunctions()
     """How functions share the gradients of an update, for `learner: functions`."""
+    init_from: InitialPolicy | None = None
+    """An earlier job's policy to begin with; unset: random weights. Its statistics of observations
+    and rewards are taken over. The schedules of step sizes are those of a new job."""
     stop: StopRule = StopRule()
     episodes: EpisodeRule = EpisodeRule()
     evaluation: EvaluationRule = EvaluationRule()

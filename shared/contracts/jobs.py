@@ -6,7 +6,15 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.going_on import GoingOn, going_on, longest_replay
 from shared.contracts.job_spec import JobSpec, Note, RoundLimit
 from shared.contracts.learner_kind import LearnerKind
-from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number, PositiveFloat
+from shared.contracts.message import (
+    Count,
+    JobId,
+    Message,
+    NonNegativeFloat,
+    Number,
+    PositiveFloat,
+    PositiveInt,
+)
 from shared.contracts.scaling_spec import Policy, Scaling
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, resolve
@@ -63,6 +71,15 @@ class Wait(Message):
     """When it goes on at the latest, in Unix seconds; None where nobody can say."""
 
 
+class Schedule(Message):
+    """The rounds over which a step size decays, if it does."""
+
+    first: Count = 0
+    """The round with the whole step size."""
+    end: PositiveInt
+    """The round in which nothing would be left of it. From the one before on, it stays."""
+
+
 class Job(Message):
     """A job as the API shows it."""
 
@@ -92,9 +109,16 @@ class Job(Message):
     spent_usd: NonNegativeFloat = 0.0
     switches: tuple[ScalingSwitch, ...] = ()
     """Changes of the scaling policy, in order of their rounds; `spec.scaling` is the first one."""
+    schedule: Schedule | None = None
+    """Over which rounds its step size decays; None: over `spec.stop.max_rounds`."""
     full_hyperparameters: dict[str, HyperparameterValue] = {}
     """The full set the job trains with, resolved when it was submitted: a preset may be another one
     by the time the job is resumed. Empty in jobs from before this was kept."""
+
+    @property
+    def decay(self) -> Schedule:
+        """Over which rounds its step size decays, if it does."""
+        return self.schedule or Schedule(end=self.spec.stop.max_rounds)
 
     def scaling_of(self, round_index: int) -> Policy:
         """Return the scaling policy in force in a round."""
@@ -200,6 +224,9 @@ class ResumeRequest(Message):
     """Raises the job's number of rounds; None keeps it."""
     max_wall_s: PositiveFloat | None = None
     """Raises the job's wall time; None keeps it."""
+    fresh_schedule: bool = False
+    """Begins a new schedule of the step size, over the rounds that are left. Without it the
+    schedule stays as it was, and further rounds have the step size of the last one."""
     from_scratch: bool = False
     """Makes all rounds again, and pays for them again, where the checkpoints are gone; without it
     such a job is not resumed."""

@@ -64,7 +64,7 @@ class RunRecord:
         self._spec = job.spec
         self.describe(job)
         self._write_json(ENVIRONMENT_FILE, _environment(job, device))
-        lines = self._lines()
+        lines = read_lines(self._artifacts, self._job_id)
         kept = {
             line.plan.round: line
             for line in lines
@@ -123,16 +123,18 @@ class RunRecord:
         """Write what the job came to, and how long it would take on AWS and on servers."""
         self._write_json(COST_FILE, cost.model_copy(update={"lines": ()}).model_dump(mode="json"))
 
-    def _lines(self) -> list[RoundLine]:
-        lines = []
-        for text in (self._artifacts.read(self._job_id, ROUNDS_FILE) or b"").splitlines():
-            # A line cut off by a crash is of a round that is made again.
-            with contextlib.suppress(ValidationError):
-                lines.append(RoundLine.read(text))
-        return lines
-
     def _write_json(self, name: str, content: object) -> None:
         self._artifacts.write(self._job_id, name, json.dumps(content, indent=2).encode())
+
+
+def read_lines(artifacts: ArtifactStore, job_id: str) -> list[RoundLine]:
+    """Return the lines of a job's record, as far as they can be read."""
+    lines = []
+    for text in (artifacts.read(job_id, ROUNDS_FILE) or b"").splitlines():
+        # A line cut off by a crash is of a round that is made again.
+        with contextlib.suppress(ValidationError):
+            lines.append(RoundLine.read(text))
+    return lines
 
 
 def _environment(job: Job, device: str) -> dict[str, object]:

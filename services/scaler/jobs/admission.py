@@ -21,6 +21,7 @@ from services.scaler.book.records import JobRecord
 from services.scaler.gradients.pricing import calls_per_update
 from services.scaler.jobs.cache_traffic import traffic_warnings
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
+from services.scaler.jobs.initial_policy import initial_policy_errors
 from services.scaler.jobs.network_size import (
     function_errors,
     network_errors,
@@ -29,6 +30,7 @@ from services.scaler.jobs.network_size import (
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
+from shared.artifacts.store import JOB_FILE, ArtifactStore
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -75,6 +77,7 @@ class Admission:
         live: Callable[[], Sequence[JobRecord]],
         *,
         cache_memory_mb: int,
+        files: ArtifactStore | None = None,
         has_gpu: bool = True,
         cache_node: str | None = None,
     ) -> None:
@@ -82,6 +85,7 @@ class Admission:
         self._quota = quota
         self._live = live
         self._cache_bytes = cache_memory_mb * _MB
+        self._files = files
         self._has_gpu = has_gpu
         self.cache_node = cache_node
         """The cache's node on AWS; None elsewhere."""
@@ -127,6 +131,7 @@ class Admission:
                 *trajectory_errors(spec, environment),
                 *budget_errors(spec, least),
                 *_target_errors(spec),
+                *initial_policy_errors(spec, environment, self._earlier(spec)),
             ]
         )
         return environment
@@ -139,6 +144,13 @@ class Admission:
     def described(self, spec: JobSpec) -> EnvironmentSpec:
         """Return a job's environment as an actor describes it, or raise `ApiError`."""
         return self._catalogue.describe(spec.environment_ref)
+
+    def _earlier(self, spec: JobSpec) -> Job | None:
+        """Return the job whose policy a job is to begin with, as its files have it."""
+        if spec.init_from is None or self._files is None:
+            return None
+        text = self._files.read(spec.init_from.job_id, JOB_FILE)
+        return None if text is None else Job.read(text)
 
     def memory_errors(self, spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
         """Return the error of a job whose rounds do not fit into the cache now, if they do not."""

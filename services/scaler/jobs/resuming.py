@@ -9,7 +9,7 @@ from services.scaler.jobs.admission import budget_errors
 from services.scaler.money.budget import RoundPricing, least_pricing
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job, ResumeRequest
+from shared.contracts.jobs import Job, ResumeRequest, Schedule
 from shared.contracts.problem import FieldError
 
 
@@ -101,7 +101,21 @@ def require_checkpoint(job: Job, *, kept: bool, from_scratch: bool) -> None:
         )
 
 
-def resumed(record: JobRecord, spec: JobSpec, newest: Sequence[RoundEntry], now: float) -> Change:
+def following_schedule(job: Job, spec: JobSpec, *, fresh: bool) -> Schedule:
+    """Return over which rounds a step size decays that decays, once a job goes on."""
+    if fresh:
+        return Schedule(first=job.progress.rounds, end=spec.stop.max_rounds)
+    return job.decay
+
+
+def resumed(
+    record: JobRecord,
+    spec: JobSpec,
+    newest: Sequence[RoundEntry],
+    now: float,
+    *,
+    fresh_schedule: bool = False,
+) -> Change:
     """Return the change that queues a job again.
 
     Of its newest rounds those without a result are marked: the next learner either goes on behind
@@ -114,6 +128,7 @@ def resumed(record: JobRecord, spec: JobSpec, newest: Sequence[RoundEntry], now:
     job = record.job.model_copy(
         update={
             "spec": spec,
+            "schedule": following_schedule(record.job, spec, fresh=fresh_schedule),
             "status": "queued" if record.job.environment else "checking",
             "stop_reason": None,
             "error": None,

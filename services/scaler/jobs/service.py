@@ -165,7 +165,9 @@ class JobService:
             spec = raised(job.spec, request)
             if job.status in ("checking", "queued", "running"):
                 # It goes on by itself, also when its learner has just been killed.
-                return None if spec == job.spec else _job_change(record, spec=spec)
+                return (
+                    None if spec == job.spec else _job_change(record, spec=spec, schedule=job.decay)
+                )
             require_resumable(record, spec, self.pricing)
             if job.environment is not None:
                 require_same_spaces(job.environment, environment or job.environment)
@@ -174,7 +176,8 @@ class JobService:
             kept = bool(self.files.names(job_id, CHECKPOINTS))
             require_checkpoint(job, kept=kept, from_scratch=request.from_scratch)
             newest = self._newest_rounds(job_id, spec.open_rounds)
-            return resumed(record, spec, newest, self.now())
+            fresh = request.fresh_schedule
+            return resumed(record, spec, newest, self.now(), fresh_schedule=fresh)
 
         job = self._changed(job_id, decide).job
         _LOG.info("job resumed", extra={"job": job_id})

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from learning.algorithms.impact import Impact
+from learning.algorithms.ppo import Ppo
 from learning.data.batch_building import off_policy_batch
 from learning.data.fragments import fragments_of, side_by_side
 from learning.data.normalisation import Normalisation
@@ -15,9 +16,10 @@ from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.hyperparameters.ppo import PpoHyperparameters
 from tests.learning.algorithms.off_policy_rounds import IMPACT, Learner, learner, round_of
 from tests.learning.algorithms.test_ppo import plain_forward
-from tests.learning.trajectories import CONTINUOUS, DISCRETE
+from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 
 def weights(made: Learner, prefix: str) -> bytes:
@@ -146,3 +148,13 @@ def test_it_learns_which_action_pays_from_stale_trajectories() -> None:
             made.update()
         made.advance(k)
     assert np.mean([t.action.mean() for t in stale]) > 1.6  # 1 at random
+
+
+def test_it_begins_with_a_policy_of_ppo_and_its_target_does_too() -> None:
+    earlier = Ppo(CONTINUOUS, PpoHyperparameters(hidden_sizes=IMPACT.hidden_sizes), seed=0)
+    earlier.update([make_trajectory(CONTINUOUS, earlier.network, actor_index=0, seed=1)])
+    begun = learner(CONTINUOUS, IMPACT, seed=5)
+    begun.begin_from(*earlier.state(), optimiser=False)
+    network = earlier.network.flat.numpy().tobytes()
+    assert begun.network.flat.numpy().tobytes() == network
+    assert weights(begun, "target") == weights(begun, "network")

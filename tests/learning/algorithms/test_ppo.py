@@ -287,15 +287,54 @@ def test_kl_coefficient_is_adapted_after_the_update_it_was_used_in() -> None:
     assert [s["kl_coefficient"] for s in stats] == [0.2, 0.1, 0.05]
 
 
-def test_the_step_size_falls_on_a_line_and_a_resumed_run_goes_on_along_it() -> None:
+def test_the_step_size_falls_on_a_line_that_further_rounds_end_or_begin_anew() -> None:
     ppo = Ppo(CONTINUOUS, CLEAN, seed=0, max_rounds=4)
-    rates = [s["learning_rate"] for s in train(ppo, CONTINUOUS, range(3))]
-    assert rates == pytest.approx([3e-4, 2.25e-4, 1.5e-4])
-    resumed = Ppo(CONTINUOUS, CLEAN, seed=1, max_rounds=6)
-    resumed.load_state(*ppo.state())
-    rates = [s["learning_rate"] for s in train(resumed, CONTINUOUS, range(3, 7))]
-    # Rounds 3 to 5 of 6, and one that should not have been.
-    assert rates == pytest.approx([1.5e-4, 1e-4, 5e-5, 5e-5])
+    rates = [s["learning_rate"] for s in train(ppo, CONTINUOUS, range(4))]
+    assert rates == pytest.approx([3e-4, 2.25e-4, 1.5e-4, 7.5e-5])
+    fresh = Ppo(CONTINUOUS, CLEAN, seed=1, first_round=4, max_rounds=7)
+    fresh.load_state(*ppo.state())
+    rates = [s["learning_rate"] for s in train(ppo, CONTINUOUS, range(4, 6))]
+    assert rates == pytest.approx([7.5e-5, 7.5e-5])
+    rates = [s["learning_rate"] for s in train(fresh, CONTINUOUS, range(4, 8))]
+    # Rounds 4 to 6, and one that should not have been.
+    assert rates == pytest.approx([3e-4, 2e-4, 1e-4, 1e-4])
+
+
+@pytest.mark.parametrize("optimiser", [False, True])
+def test_a_job_begins_with_the_policy_of_another(optimiser: bool) -> None:
+    earlier = Ppo(CONTINUOUS, CLEAN, seed=0)
+    train(earlier, CONTINUOUS, range(2))
+    arrays, scalars = earlier.state()
+    other = CLEAN.model_copy(update={"num_epochs": 1, "discount": 0.9})
+    begun = Ppo(CONTINUOUS, other, seed=5)
+    begun.begin_from(arrays, scalars, optimiser=optimiser)
+    for name, published in earlier.policy_payload()[0].items():
+        np.testing.assert_array_equal(begun.policy_payload()[0][name], published, err_msg=name)
+    found, counts = begun.state()
+    for name, array in arrays.items():
+        kept = not name.startswith("generator") and (optimiser or "exp_avg" not in name)
+        assert np.array_equal(found[name], array) is kept, name
+    assert counts["adam_step"] == (scalars["adam_step"] if optimiser else 0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "changed", "message"),
+    [
+        (CONTINUOUS, {"hidden_sizes": (16, 8)}, r"float32\[16, 16\].*needs float32\[8, 16\]"),
+        (DISCRETE, {}, "missing|needs"),
+        (CONTINUOUS, {"observation_normalisation": False}, "observation_normalisation must be"),
+    ],
+)
+def test_a_policy_of_another_size_is_refused_and_changes_nothing(
+    environment: EnvironmentSpec, changed: dict[str, object], message: str
+) -> None:
+    earlier = Ppo(CONTINUOUS, CLEAN, seed=0)
+    begun, untouched = (
+        Ppo(environment, CLEAN.model_copy(update=changed), seed=5) for _ in range(2)
+    )
+    with pytest.raises(ValueError, match=message):
+        begun.begin_from(*earlier.state(), optimiser=False)
+    assert_same_state(begun, untouched)
 
 
 def test_a_longer_gradient_is_cut_and_a_shorter_one_is_not() -> None:

@@ -67,6 +67,35 @@ def _best(run: nitro.Run) -> int:
     return max(means, key=lambda index: (means[index], index))
 
 
+def test_a_run_begins_with_the_policy_of_another_and_goes_on(run: nitro.Run) -> None:
+    best = nitro.load(run.folder, checkpoint="best")
+    tiny = {"hyperparameters": {**_SMALL["hyperparameters"], "learning_rate": 1e-12}}
+    begun = nitro.train(
+        init_from=best,
+        rounds=1,
+        seed=9,
+        runs_dir=run.folder.parent,
+        env_kwargs={"steps": 50},
+        **_SMALL | tiny,
+    )
+    assert begun.job.spec.env_id == run.job.spec.env_id
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(64, 4)).astype(np.float32)
+    # A step so small changes no choice; the statistics have seen some more.
+    same = best.policy.act(observations) == begun.policy.act(observations)
+    assert same.mean() > 0.95
+    assert begun.evaluations[0][1] == min(50.0, begun.evaluations[0][1])
+
+    on = nitro.train(
+        resume=begun, rounds=2, fresh_schedule=True, runs_dir=run.folder.parent, progress=False
+    )
+    assert on.job_id == begun.job_id
+    rates = [line.result.stats["learning_rate"] for line in on.rounds if line.result]
+    assert rates == [1e-12, 1e-12]
+    with pytest.raises(nitro.CommandError, match="resume: .* leave out seed"):
+        nitro.train(resume=begun, seed=3, runs_dir=run.folder.parent)
+
+
 def test_a_run_says_what_came_of_the_job(run: nitro.Run, told: list[nitro.RoundLine]) -> None:
     assert run.job.status == "succeeded"
     assert (run.job.spec.seed, run.job.spec.scaling.policy) == (1, "fixed")

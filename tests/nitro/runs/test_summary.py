@@ -152,9 +152,10 @@ def test_going_on_after_a_limit_takes_a_higher_one(stopped: Job, options: str) -
 
 def test_what_to_do_next_follows_from_the_job() -> None:
     standard = job(spec=JobSpec.model_validate({"preset": "standard", "stop": {"max_rounds": 2}}))
+    fresh = ["--fresh-schedule"]  # its step size has fallen to almost nothing
     evaluated, longer, paper = (command for command, _ in next_commands(standard, PLACE))
     assert evaluated == PLACE.command("evaluate", job().job_id, "--episodes", 100)
-    assert longer == PLACE.command("train", "--resume", job().job_id, "--rounds", 4)
+    assert longer == PLACE.command("train", "--resume", job().job_id, "--rounds", 4, *fresh)
     assert paper.endswith("--preset paper")
     (_, _, (learns_best, _)) = next_commands(job(), PLACE)
     assert learns_best == PLACE.command("train", job().spec.env_id)

@@ -8,7 +8,7 @@ from pydantic import JsonValue, ValidationError
 
 from nitro.errors import CommandError
 from nitro.spec.fields import FieldRow, field_rows, field_table
-from shared.contracts.job_spec import JobSpec
+from shared.contracts.job_spec import InitialPolicy, JobSpec
 from tests.nitro.synthetic_run import rendered
 
 ROWS = field_rows()
@@ -27,6 +27,8 @@ def leaves() -> Iterator[tuple[str, JsonValue]]:
     for name, value in JobSpec().model_dump(mode="json").items():
         if name in GROUPS:
             yield from ((f"{name}.{inner}", default) for inner, default in value.items())
+        elif name == "init_from":  # unset as a whole
+            yield from ((f"{name}.{inner}", None) for inner in InitialPolicy.model_fields)
         else:
             yield name, value["policy"] if name == "scaling" else value
 

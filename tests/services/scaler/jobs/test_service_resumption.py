@@ -34,6 +34,20 @@ def test_a_stopped_job_resumes_with_its_unfinished_round_afresh(scaler: Scaler) 
     )
 
 
+@pytest.mark.parametrize(("fresh", "first", "end"), [(False, 0, 5), (True, 1, 9)])
+def test_a_schedule_stays_as_it_was_or_begins_anew(
+    scaler: Scaler, fresh: bool, first: int, end: int
+) -> None:
+    lease = scaler.begin(actors={"min": 2, "max": 2}, stop={"max_rounds": 5})
+    scaler.played(lease, 0)
+    scaler.round(lease, 1, previous=result(0))
+    scaler.finish(lease, status="stopped", stop_reason="user")
+    asked = {"max_rounds": 9, "fresh_schedule": fresh}
+    assert scaler.http.post(f"/v1/jobs/{lease.job.job_id}/resume", json=asked).is_success
+    decay = scaler.lease().job.decay
+    assert (decay.first, decay.end) == (first, end)
+
+
 def test_a_round_launched_again_while_actors_of_the_first_launch_run_is_billed_apart(
     start_scaler: StartScaler,
 ) -> None:

@@ -1,0 +1,54 @@
+"""Whether a job can begin with the policy of an earlier one; pure functions."""
+
+import math
+from collections.abc import Iterator
+
+from shared.contracts.environment_spec import ActionSpec, ContinuousActionSpec, EnvironmentSpec
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job, resolve_for
+from shared.contracts.problem import FieldError
+
+_SHAPING = ("hidden_sizes", "image_network", "observation_normalisation")
+"""Hyper-parameters that decide how large weights and statistics are."""
+
+
+def initial_policy_errors(
+    spec: JobSpec, environment: EnvironmentSpec, earlier: Job | None
+) -> Iterator[FieldError]:
+    """Yield why the policy that a job is to begin with does not fit it.
+
+    Args:
+        spec: The new job.
+        environment: Its environment.
+        earlier: The job whose policy it is; None where there is none that was admitted.
+    """
+    if spec.init_from is None:
+        return
+    if earlier is None or earlier.environment is None:
+        message = f"there is no job {spec.init_from.job_id} with a checkpoint here"
+        yield FieldError(field="init_from.job_id", message=message)
+        return
+    before = earlier.environment
+    sizes = {
+        "observations": (_observed(before), _observed(environment)),
+        "actions": (_actions(before.action), _actions(environment.action)),
+    }
+    rules = earlier.hyperparameters, resolve_for(spec, environment)
+    shaping = {name: tuple(getattr(rule, name, None) for rule in rules) for name in _SHAPING}
+    for name, (was, now) in (sizes | shaping).items():
+        if was != now:
+            message = f"{earlier.job_id} has {name} {was}, this job has {now}"
+            yield FieldError(field="init_from", message=message)
+
+
+def _observed(environment: EnvironmentSpec) -> str:
+    observation = environment.observation
+    if observation.is_image:
+        return f"{list(observation.shape)} of {observation.dtype}"
+    return f"[{math.prod(observation.shape)}]"
+
+
+def _actions(action: ActionSpec) -> str:
+    if isinstance(action, ContinuousActionSpec):
+        return f"{action.kind} [{len(action.low)}]"
+    return str(action.model_dump(include={"kind", "n", "num_choices"}))

@@ -1,0 +1,42 @@
+from services.scaler.jobs.initial_policy import initial_policy_errors
+from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpec
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job
+from tests.services.scaler.lambda_endpoint import HOPPER
+
+SPEC = JobSpec.model_validate({"preset": "standard", "init_from": {"job_id": "earlier"}})
+
+
+def _earlier(environment: EnvironmentSpec | None = HOPPER, **hyperparameters: object) -> Job:
+    spec = JobSpec.model_validate(
+        {"preset": "standard", "env_id": "Other-v0", "hyperparameters": hyperparameters}
+    )
+    return Job(
+        job_id="earlier", spec=spec, environment=environment, status="succeeded", created_at=0.0
+    )
+
+
+def _told(earlier: Job | None) -> list[str]:
+    return [f"{e.field}: {e.message}" for e in initial_policy_errors(SPEC, HOPPER, earlier)]
+
+
+def test_a_policy_of_the_same_size_is_taken_whatever_else_differs() -> None:
+    assert _told(_earlier(learning_rate=1e-5)) == []
+    plain = SPEC.model_copy(update={"init_from": None})
+    assert [*initial_policy_errors(plain, HOPPER, None)] == []
+
+
+def test_what_does_not_fit_is_told_with_both_sizes() -> None:
+    other = HOPPER.model_copy(
+        update={
+            "observation": HOPPER.observation.model_copy(update={"shape": (3, 2)}),
+            "action": DiscreteActionSpec(n=4),
+        }
+    )
+    assert _told(_earlier(other, hidden_sizes=[8])) == [
+        "init_from: earlier has observations [6], this job has [11]",
+        "init_from: earlier has actions {'kind': 'discrete', 'n': 4}, this job has continuous [3]",
+        "init_from: earlier has hidden_sizes (8,), this job has (64, 64)",
+    ]
+    assert _told(None) == ["init_from.job_id: there is no job earlier with a checkpoint here"]
+    assert _told(_earlier(None)) == _told(None)
