@@ -26,6 +26,7 @@ from learning.detectors.registry import build_detector
 from learning.updates.network_steps import NetworkSteps
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.planning.workload import Workload
+from shared.contracts.going_on import longest_episode
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
@@ -114,11 +115,19 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
             computing=sampled.computing,
             reset_s=sampled.reset_s,
             call_s=sampled.call_s,
+            replay_s=_replay_s(job, sampled.step_s),
             update_s=sum(taken) + CHECKPOINT_S,
             gpu_update_s=on_gpu + CHECKPOINT_S,
             bytes_per_sample=sampled.bytes_per_sample,
             policy_bytes=sampled.policy_bytes,
         )
+
+
+def _replay_s(job: Job, step_s: float) -> float:
+    """Return what an actor repeats of its episodes, at half of the longest."""
+    limit = longest_episode(job.spec, job.described_environment)
+    longest = min(job.replay_steps, limit or job.replay_steps)
+    return longest / 2 * job.spec.envs_per_actor * step_s
 
 
 def samples_per_round(spec: JobSpec) -> int:
@@ -236,7 +245,8 @@ def _fragment(
         discount=job.hyperparameters.discount,
         seed=job.spec.seed,
     )
-    starts = () if after is None or not task.continues else after.snapshots
+    # What is repeated is counted apart: it depends on the place in an episode.
+    starts = () if after is None or task.replay_steps or not task.continues else after.snapshots
     return sample_fragment(task, envs, policy, starts=starts)
 
 

@@ -23,6 +23,8 @@ ASSUMPTIONS = (
     f"The start of a learner, and {BOOT_S:g} s of a server's boot, are in the minutes and in the "
     "dollars. What a deployment costs when nothing runs is not.",
     "The steps of a trained policy take as long as those of a new one.",
+    "Where episodes go on by replays, each Lambda actor repeats half of the longest episode. "
+    "Elsewhere nothing is repeated, as processes keep their environments.",
 )
 """What a plan takes for granted beside what every bill does."""
 

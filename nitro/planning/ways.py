@@ -187,7 +187,8 @@ def serverless_rounds(workload: Workload, learner: Learner, num_actors: int) -> 
 def on_one_machine_s(workload: Workload, basis: CostBasis, *, cores: int, num_actors: int) -> float:
     """Return how long the rounds take on the cores of one machine."""
     unhurried = replace(basis, function_timeout_s=math.inf)
-    alike = rounds(workload, num_actors, unhurried, learner_s=workload.update_s)
+    kept = workload.model_copy(update={"replay_s": 0.0})  # its processes keep their environments
+    alike = rounds(kept, num_actors, unhurried, learner_s=workload.update_s)
     return sum(kind.count * one_server_round_s(kind.measured, basis, cores) for kind in alike)
 
 

@@ -43,6 +43,9 @@ class Workload(Message):
     """A reset of the environment."""
     call_s: NonNegativeFloat
     """What an actor does beside its steps: policy, start, trajectory."""
+    replay_s: NonNegativeFloat = 0.0
+    """What an actor repeats of its episodes before it goes on with them: half of the longest one.
+    Nothing where a process still has the environment."""
     update_s: NonNegativeFloat
     """The learner's work after a round: update, measurement and checkpoint."""
     gpu_update_s: NonNegativeFloat
@@ -58,7 +61,7 @@ class Workload(Message):
 
     def fragment_s(self, num_actors: int) -> float:
         """Return what each of so many actors takes for its share of a round."""
-        return self.call_s + self.steps_of(num_actors) * self.step_s
+        return self.call_s + self.replay_s + self.steps_of(num_actors) * self.step_s
 
     @property
     def episode_s(self) -> float:

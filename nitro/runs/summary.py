@@ -16,7 +16,8 @@ from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
 
 _BROKEN = "were dropped and sampled again: an observation or a reward was not finite"
-_ANEW = "were to go on and began anew: their state was not kept or did not fit; see actors' logs"
+_ANEW = "were to go on and began anew: see the actors' logs"
+_OTHERS = "were repeated and gave other observations: the environment is not deterministic"
 
 
 class Projection(BaseModel):
@@ -62,6 +63,8 @@ class Summary(BaseModel):
     """Training episodes in which something was not finite; they were sampled again."""
     begun_anew: int = 0
     """Training episodes that were to go on, and began with a reset instead."""
+    lost_replays: int = 0
+    """Those of them whose repeated actions gave another episode."""
     run_dir: str | None
     """Run folder, if it is on this machine."""
 
@@ -101,6 +104,7 @@ def summarise(
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
         dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),
         begun_anew=sum(record.result.begun_anew for record in records if record.result),
+        lost_replays=sum(record.result.lost_replays for record in records if record.result),
         run_dir=str(run_dir) if run_dir else None,
     )
 
@@ -167,6 +171,8 @@ def summary_table(
         facts.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
     if summary.begun_anew:
         facts.append(("warning", f"{summary.begun_anew} episodes {_ANEW}"))
+    if summary.lost_replays:
+        facts.append(("warning", f"{summary.lost_replays} episodes {_OTHERS}"))
     if picture:
         facts.append(("picture", near(picture)))
     if film:

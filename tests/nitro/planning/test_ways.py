@@ -150,3 +150,13 @@ def test_a_large_update_is_faster_on_functions() -> None:
 
 def test_impala_has_no_functions() -> None:
     assert function_learner(NitroConfig(), JobSpec(algorithm="impala")) is None
+
+
+def test_replays_are_paid_for_on_lambda_and_spared_where_processes_stay() -> None:
+    usual, replays = a_job(step_s=1e-3), a_job(step_s=1e-3, replay_s=0.5)
+    here, there = (this_machine(job, CPU.basis, cores=2, num_actors=8) for job in (usual, replays))
+    assert here == there
+    few, more = (serverless(job, CPU, 8) for job in (usual, replays))
+    assert more.usd > few.usd
+    rounds = usual.num_rounds(8)
+    assert more.wall_s - few.wall_s > 0.5 * rounds  # a core of Lambda's size is no faster
