@@ -21,6 +21,8 @@ from experiments.catalogue import NAMES
 
 ROOT = Path(__file__).parents[1]
 _FROM_ABROAD = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?https?://""")
+_FOUND_LAST = ("decisions/", "results/", "environments-kept")
+"""Pages that a search puts behind the others: whoever searches wants to know how, not why."""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -43,6 +45,8 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Carry files outside of `docs/` into the site where a page shows or links them."""
+    if page.file.src_uri.startswith(_FOUND_LAST):
+        page.meta["search"] = {"boost": 0.2}
     folder = posixpath.dirname(page.file.src_uri)
 
     def replace(link: re.Match[str]) -> str:

@@ -93,6 +93,8 @@ def test_a_command_that_a_document_shows_exists(command: Command) -> None:
         parse(arguments, whole=command.whole)
     elif program == "make":
         assert arguments[0] in TARGETS
+    elif program == "python" and arguments[0].endswith(".py"):
+        assert (ROOT / arguments[0]).is_file()
     elif program == "python":
         module, *rest = arguments[arguments.index("-m") + 1 :]
         if rest and (ROOT / module / f"{rest[0]}.py").is_file():
