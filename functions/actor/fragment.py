@@ -29,6 +29,7 @@ from shared.environments.state.keeper import Arrays, StateError
 from shared.environments.state.replay import Recorder, Standing
 from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import Snapshot, decode, encode, resume
+from shared.environments.told_errors import error_text
 
 _LOG = logging.getLogger(__name__)
 Observations = NDArray[Any]  # float32 or uint8
@@ -198,7 +199,7 @@ class Fragment:
 
     def _tell_begun_anew(self, b: int, why: Exception) -> None:
         self.begun_anew += 1
-        _LOG.warning("an episode begins anew", extra={"env_index": b, "why": repr(why)})
+        _LOG.warning("an episode begins anew", extra={"env_index": b, "why": error_text(why)})
 
     def step(self, actions: Iterable[object]) -> None:
         """Step every environment with its action; start anew what ended, but for the last step."""

@@ -25,6 +25,7 @@ from functions.actor.watchdog import Watchdog
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env
 from shared.environments.games import games_of, whole_games
+from shared.environments.interface import what_went_wrong
 from shared.environments.spaces import checked_observation
 from shared.environments.state.replay import Standing
 from shared.policy.action_mapping import action_map
@@ -91,7 +92,7 @@ def sample_fragment(
     # What is not finite is reported once, by name and step, instead of as warnings.
     watch = _watching(watchdog, env_id, lambda: fragment.progress)
     with np.errstate(all="ignore"), watch:
-        _roll_out(task, fragment, sampler, dropped, translate, starts)
+        _roll_out(task, envs[0], fragment, sampler, dropped, translate, starts)
         log_prob = sampler.log_prob()
     _check_policy(env_id, action=sampler.action, log_prob=log_prob)
     snapshots = fragment.leave()
@@ -160,7 +161,7 @@ def evaluate_episode(
         except RolloutError:
             raise
         except Exception as error:  # an environment may raise anything
-            raise _failure(task, play.length, error) from error
+            raise _failure(task, env, play.length, error) from error
     if play.broken is not None:
         raise RolloutError(
             f"{task.env.env_id}: {play.broken}, as in {play.num_dropped} episodes before; "
@@ -235,6 +236,7 @@ def _seen(observation: object, space: Space[Any]) -> NDArray[np.float32]:
 
 def _roll_out(
     task: RolloutTask,
+    env: Env,
     fragment: Fragment,
     sampler: FragmentSampler,
     dropped: DroppedEpisodes,
@@ -260,12 +262,13 @@ def _roll_out(
     except Exception as error:  # an environment may raise anything
         t = min(fragment.num_done, num_steps - 1)
         _check_diverged(task.env.env_id, observation[t], action[t], step=t)
-        raise _failure(task, fragment.num_done, error) from error
+        raise _failure(task, env, fragment.num_done, error) from error
 
 
-def _failure(task: RolloutTask, step: int, error: Exception) -> RolloutError:
+def _failure(task: RolloutTask, env: Env, step: int, error: Exception) -> RolloutError:
     where = environment_frames(traceback.extract_tb(error.__traceback__))
-    return RolloutError(f"{task.env.env_id} failed at step {step}: {error!r}{where}")
+    why = what_went_wrong(error, env)
+    return RolloutError(f"{task.env.env_id} failed at step {step}: {why}{where}")
 
 
 def _check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, step: int) -> None:

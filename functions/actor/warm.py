@@ -14,6 +14,7 @@ from functions.actor.watchdog import CONSTRUCTION, Watchdog
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env, make_environment
 from shared.environments.state.replay import Standing
+from shared.environments.told_errors import error_text
 
 _LOG = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 2.0
@@ -105,7 +106,7 @@ def _close(env: Env) -> None:
         try:
             env.close()
         except Exception as error:  # an environment may raise anything
-            _LOG.warning("environment not closed", extra={"env": env_id, "why": repr(error)})
+            _LOG.warning("environment not closed", extra={"env": env_id, "why": error_text(error)})
 
     closing = threading.Thread(target=close, name="close", daemon=True)
     closing.start()

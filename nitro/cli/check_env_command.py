@@ -81,6 +81,7 @@ def _tried(job: "JobSpec", *, steps: int, seed: int) -> "GoingOnReport":
     from shared.environments.spaces import UnsupportedEnvironment
     from shared.environments.state.compliance import check_compliance
     from shared.environments.state.repeating import try_repeating
+    from shared.environments.told_errors import error_text
 
     ref, repeated = job.environment_ref, None
 
@@ -97,7 +98,7 @@ def _tried(job: "JobSpec", *, steps: int, seed: int) -> "GoingOnReport":
         raise CommandError(str(error)) from error
     except Exception as error:  # an environment may raise anything
         raise CommandError(
-            f"{ref.env_id} failed in the undisturbed game: {error!r}",
+            f"{ref.env_id} failed in the undisturbed game: {error_text(error)}",
             exit_code=EXIT_FAILED,
         ) from error
     return GoingOnReport(

@@ -12,14 +12,13 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, SupportsFloat, cast
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import ActionWrapper, RewardWrapper
-from gymnasium.envs.registration import EnvSpec, registry
+from gymnasium.envs.registration import registry
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
-from numpy.typing import NDArray
 
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
@@ -27,6 +26,7 @@ from shared.environments import atari
 from shared.environments.adapters import adapted
 from shared.environments.files import known_file
 from shared.environments.games import games_of
+from shared.environments.interface import require_reward, require_start, what_went_wrong
 from shared.environments.mujoco_memo import remember_answers
 from shared.environments.rebuilt import LONG_SEED, Rebuilt
 from shared.environments.spaces import (
@@ -40,6 +40,8 @@ from shared.environments.spaces import (
 from shared.environments.state.keeper import StateError
 from shared.environments.state.repeating import try_repeating
 from shared.environments.state.snapshot import snapshot_bytes
+from shared.environments.step_limit import StepLimit
+from shared.environments.told_errors import error_text, where_raised
 from shared.environments.variables import AT_IMPORT, noting_reads, set_variables, worth_telling
 from shared.environments.wrappers import wrapped
 
@@ -59,49 +61,6 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_NOTE, _MAX_NOTES = 300, 8
 _NOT_KEPT = "episodes cannot be left and taken up: "
 _PLAIN_WRAPPERS: frozenset[type] = frozenset({TimeLimit, OrderEnforcing, PassiveEnvChecker})
-
-
-class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Cuts episodes at a number of steps, like Gymnasium's `TimeLimit`, at the least cost per step.
-
-    Stands directly on the bare environment, in place of the wrappers `gymnasium.make` adds.
-    """
-
-    def __init__(self, env: Env, *, spec: EnvSpec | None) -> None:
-        super().__init__(env)
-        limit = spec.max_episode_steps if spec is not None else None
-        self._spec = spec
-        self._step = env.step
-        self._limit = float("inf") if limit is None else limit
-        self._elapsed = 0
-
-    def get_state(self) -> dict[str, NDArray[Any]]:
-        """Return the steps since the reset."""
-        return {"elapsed": np.array(self._elapsed)}
-
-    def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on counting from there."""
-        self._elapsed = int(state["elapsed"])
-
-    @property
-    def spec(self) -> EnvSpec | None:  # type: ignore[override] # a property in `Wrapper`, too
-        """What `gymnasium.make` was asked for, its time limit included."""
-        return self._spec
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode."""
-        self._elapsed = 0
-        return self.env.reset(seed=seed, options=options)
-
-    def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Step the bare environment; truncate at the limit, also when it terminates there."""
-        observation, reward, terminated, truncated, info = self._step(action)
-        self._elapsed += 1
-        return observation, reward, terminated, truncated or self._elapsed >= self._limit, info
-
-
 _KEEP_OBSERVATIONS = (StepLimit, Rebuilt, *_PLAIN_WRAPPERS, ActionWrapper, RewardWrapper)
 
 
@@ -232,22 +191,23 @@ def _try_one_step(
 ) -> None:
     """Reset and step once: what a constructor promises is not always what comes.
 
-    Whether numbers are finite is left to the rollouts, which can do with an episode that is not.
+    Whether numbers are finite is left to rollouts.
     """
     try:
         env.action_space.seed(0)
         with while_trying():
-            env.reset(seed=LONG_SEED)  # what takes short ones only would fail in every actor
+            # A seed that is long: what takes short ones only would fail in every actor.
+            start = require_start(env.reset(seed=LONG_SEED))
+        checked_observation(start, env.observation_space)
         with while_trying():
             observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         checked_observation(observation, env.observation_space)
-        if np.ndim(cast("Any", reward)):
-            raise ValueError(f"the reward {reward!r:.80} is no single number")
-        float(reward)
+        require_reward(reward)
         bool(terminated), bool(truncated)
     except Exception as error:  # an environment may raise anything
+        why = what_went_wrong(error, env)
         raise UnsupportedEnvironment(
-            f"env_id {env_id!r} failed when its first step was tried: {error!r}"
+            f"env_id {env_id!r} failed when its first step was tried: {why}"
         ) from error
 
 
@@ -305,7 +265,8 @@ def _construction_message(ref: EnvironmentRef, error: Exception) -> str:
     if isinstance(error, TypeError) and unexpected:
         return f"env_kwargs.{unexpected.group(1)} is no keyword argument of {ref.env_id}"
     given = f" with env_kwargs {ref.env_kwargs}" if ref.env_kwargs else ""
-    return f"env_id {ref.env_id!r} cannot be built{given}: {error!r}"
+    where = where_raised(error, [str(registry[ref.env_id].entry_point)])
+    return f"env_id {ref.env_id!r} cannot be built{given}: {error_text(error)}{where}"
 
 
 def _wrapper_types(env: Env) -> list[type]:

@@ -19,6 +19,7 @@ from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
 from shared.environments.scripts import TrainingReachedError, import_file, importing
+from shared.environments.told_errors import error_text
 from shared.environments.variables import AT_IMPORT, noting_reads
 
 _NAME = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*|[^\s,:]+\.py)(:[A-Za-z_]\w*)?", re.ASCII)
@@ -110,8 +111,8 @@ def import_environment_packages(names: Iterable[str]) -> None:
         except Exception as error:  # a package may raise anything while it is imported
             raise EnvironmentPackageError(
                 f"the environment package {name!r} (NITRO_ENVIRONMENT_PACKAGES) cannot be "
-                f"imported: {error!r}. Install it where environments run (pip install -e FOLDER), "
-                "or take it off the list"
+                f"imported: {error_text(error)}. Install it where environments run (pip install -e "
+                "FOLDER), or take it off the list"
             ) from error
 
 

@@ -16,6 +16,7 @@ from gymnasium import wrappers
 
 from shared.contracts.job_spec import WrapperRef
 from shared.environments.spaces import UnsupportedEnvironment
+from shared.environments.told_errors import error_text
 
 Env = gymnasium.Env[Any, Any]
 MakeWrapper = Callable[..., Env]
@@ -70,7 +71,8 @@ def wrapped(env: Env, refs: tuple[WrapperRef, ...], *, raw_rewards: bool = False
         except Exception as error:  # a wrapper's constructor may raise anything
             given = f" with {ref.kwargs}" if ref.kwargs else ""
             raise UnsupportedEnvironment(
-                f"wrappers.{i}: {ref.name} cannot be put around the environment{given}: {error!r}"
+                f"wrappers.{i}: {ref.name} cannot be put around the environment{given}: "
+                f"{error_text(error)}"
             ) from error
         env = _without_reward_wrappers(outer, env) if raw_rewards else outer
     return env

@@ -20,6 +20,7 @@ from shared.environments.games import games_of
 from shared.environments.state.keeper import Arrays, NotNowError, StateError
 from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import Snapshot, decode, encode, resume, snapshot_bytes
+from shared.environments.told_errors import error_text
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 
@@ -162,7 +163,7 @@ class _Relay:
         except _DifferenceError:
             raise
         except Exception as error:  # an environment may raise anything
-            raise self._difference(f"{error!r} was raised") from error
+            raise self._difference(f"{error_text(error)} was raised") from error
 
     def _step_the_other(
         self, action: object, expected: Sequence[Any], finished: object, following: object

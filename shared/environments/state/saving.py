@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from shared.environments.state.bare import library_keeper
 from shared.environments.state.keeper import Arrays, Keeper, KeepsState, StateError
 from shared.environments.state.wrapping import WRAPPERS
+from shared.environments.told_errors import error_text
 from shared.trajectory import codec
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
@@ -67,7 +68,7 @@ def load_state(env: Env, arrays: Arrays) -> None:
         try:
             keeper.set(layer, states[name])
         except (LookupError, TypeError, ValueError) as error:
-            raise StateError(f"the state of {name} does not fit: {error!r}") from error
+            raise StateError(f"the state of {name} does not fit: {error_text(error)}") from error
     _set_generator(env.unwrapped, arrays.get(_GENERATOR))
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from shared.environments.state.keeper import Arrays, NotNowError, StateError
 from shared.environments.state.saving import load_state, save_state
+from shared.environments.told_errors import error_text
 from shared.trajectory import codec
 from shared.trajectory.snapshots import MAX_SNAPSHOT_BYTES
 
@@ -66,7 +67,7 @@ def snapshot_bytes(env: Env) -> int:
     except StateError:
         raise
     except Exception as error:  # a get_state of one's own may raise anything
-        raise StateError(f"get_state failed: {error!r}") from error
+        raise StateError(f"get_state failed: {error_text(error)}") from error
 
 
 def resume(env: Env, snapshot: Snapshot) -> Any:  # noqa: ANN401 - whatever the environment gives

@@ -17,8 +17,9 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
 )
 from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
-from shared.environments.building import StepLimit, describe, make_environment
+from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
+from shared.environments.step_limit import StepLimit
 
 VECTOR = Box(-1, 1, (3,), np.float32)
 
@@ -155,7 +156,7 @@ def test_wrappers_that_do_something_stay(registered: Any) -> None:
         (_ref("Hoper-v5"), "'Hoper-v5' is no registered environment; did you mean Hopper-v5"),
         (
             _ref("xyzzy"),
-            "'xyzzy' is no registered environment; if it is one of your own, its package must",
+            "'xyzzy' is no registered environment; if it is one of your own, name its package",
         ),
         (_ref("Hopper"), "is no registered environment; did you mean"),
         (_ref("Hopper-v5", gravity=1), r"env_kwargs\.gravity is no keyword argument of Hopper-v5"),
@@ -230,7 +231,7 @@ def test_actions_are_described(space: Space[Any], expected: object, registered: 
     ("flaw", "message"),
     [
         ("observation", r"has shape \(2,\) and type float64, but its space says Box\(.*\(3,\)"),
-        ("reward", "the reward array.* is no single number"),
+        ("reward", r"step returned the reward array.* \(ndarray\); a reward is one number"),
         ("raise", "failed when its first step was tried: OSError"),
     ],
 )
