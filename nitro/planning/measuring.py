@@ -32,7 +32,7 @@ from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env, describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
-from shared.policy.numpy_policy import NumpyPolicy, load_policy
+from shared.policy.numpy_policy import NumpyPolicy, halved, load_policy
 from shared.trajectory import codec
 from shared.trajectory.trajectory import Trajectory, encode_trajectory
 
@@ -154,7 +154,8 @@ def sample(job: Job, *, clock: Clock = time.perf_counter) -> Sampled:
     """
     spec = job.spec
     arrays, metadata = build_algorithm(job, device=torch.device("cpu")).policy_payload()
-    payload = codec.encode(arrays, metadata)
+    halves = spec.policy_precision == "float16"
+    payload = codec.encode(halved(arrays) if halves else arrays, metadata)
     decoding_s, policy = _timed(lambda: _decoded(payload), clock)
     envs = [make_environment(spec.environment_ref) for _ in range(spec.envs_per_actor)]
     try:

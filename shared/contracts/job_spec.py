@@ -220,6 +220,9 @@ class JobSpec(EnvironmentRef):
     compute; see `learner_functions`. `auto`: `gpu` for images, whose network is convolutional, else
     `cpu`. `external`: your own program, by `nitro.ActorPool`; nobody starts or bills it. Unset: the
     preset's, see `nitro presets`. On one machine `gpu` and `cpu` differ in the bill alone."""
+    policy_precision: Literal["float32", "float16"] = "float32"
+    """How actors get the policy's weights. `float16` halves what they fetch; they act with rounded
+    weights. A program that learns by itself (`external`) sends what it likes."""
     learner_functions: LearnerFunctions = LearnerFunctions()
     """How functions share the gradients of an update, for `learner: functions`."""
     init_from: InitialPolicy | None = None

@@ -8,11 +8,12 @@ between them, `tanh` or `relu`; or a network for images out of `shared.policy.co
 name, for images of the metadata's `image_shape`.
 
 Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
-`policy.{i}.bias` [out] float32 for layers i = 0..L, as torch lays them out. What the last layer's
-outputs are, the metadata's `distribution` and `log_std` say: `mean | log_std` (2A; `gaussian`,
-`state_dependent`), `mean` (A; `gaussian`, `free`, with an array `log_std` [A] beside the layers) or
-logits (n; `categorical`, `none`). `multi_categorical`, `none` has the logits of several choices
-side by side; the metadata's `num_choices` says how many each has: `3,2`.
+`policy.{i}.bias` [out] float32, or rounded to float16 on their way to actors, for layers i = 0..L,
+as torch lays them out. What the last layer's outputs are, the metadata's `distribution` and
+`log_std` say: `mean | log_std` (2A; `gaussian`, `state_dependent`), `mean` (A; `gaussian`, `free`,
+with an array `log_std` [A] beside the layers) or logits (n; `categorical`, `none`).
+`multi_categorical`, `none` has the logits of several choices side by side; the metadata's
+`num_choices` says how many each has: `3,2`.
 
 With `observation_mean` [F] and `observation_scale` [F] float32 and the metadata's
 `observation_clip` the network sees normalised observations; the metadata's `action_mapping`
@@ -55,6 +56,7 @@ from shared.policy.mlp import Activation, Mlp
 from shared.policy.observation_scale import ObservationScale
 
 POLICY_FORMAT = "nitro-policy/1"
+_LAYERS = "policy."
 
 KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "multi_categorical/none")
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {
@@ -261,8 +263,16 @@ def _observation_scale(
         raise PolicyError(f"observation_clip {text!r:.80}: {error}") from error
 
 
+def halved(arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+    """Return a policy's arrays with its layers in float16; what scales observations stays."""
+    return {
+        name: array.astype(np.float16) if name.startswith(_LAYERS) else array
+        for name, array in arrays.items()
+    }
+
+
 def _finite(name: str, array: NDArray[np.generic]) -> Float32:
-    if array.dtype != np.float32:
+    if array.dtype != np.float32 and not (array.dtype == np.float16 and name.startswith(_LAYERS)):
         raise PolicyError(f"array {name!r:.80} has dtype {array.dtype}, expected float32")
     values = array.astype(np.float32)
     if not np.isfinite(values).all():

@@ -38,6 +38,7 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
     "F64": np.dtype("<f8"),
     "I64": np.dtype("<i8"),
     "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
     "I32": np.dtype("<i4"),
     "U8": np.dtype("u1"),
     "BOOL": np.dtype("?"),
@@ -91,8 +92,8 @@ def encode(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     Equal arguments give equal bytes. Arrays have at most `MAX_DIMS` dimensions.
 
     Raises:
-        CodecError: A dtype is not one of float32, float64, int32, int64, uint8 and bool, or a name
-            or a limit is broken.
+        CodecError: A dtype is not one of float16, float32, float64, int32, int64, uint8 and bool,
+            or a name or a limit is broken.
     """
     return _contexts.compressor.compress(encode_raw(arrays, metadata))
 

@@ -94,7 +94,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
 
     def _publish(self, version: int) -> None:
         if version == self._version:
-            self._policies[version] = self.policy_payload()
+            self._policies[version] = self.policy_for_actors()
         # Also one that was there before: keys expire.
         self.cache.publish_policy(self.job.job_id, version, self._policies[version])
 

@@ -37,6 +37,7 @@ from shared.contracts.rounds import (
     RoundResult,
     RoundTiming,
 )
+from shared.policy.numpy_policy import halved
 from shared.trajectory import codec
 from shared.trajectory.trajectory import Episode, Trajectory
 
@@ -90,8 +91,14 @@ class RoundSession(ABC, Generic[A]):
             raise LeftEarly(f"asked to leave {where}")
 
     def policy_payload(self) -> bytes:
-        """Return the present policy as the actors fetch it."""
+        """Return the present policy as it is kept."""
         return codec.encode(*self.algorithm.policy_payload())
+
+    def policy_for_actors(self) -> bytes:
+        """Return the present policy as actors fetch it."""
+        arrays, metadata = self.algorithm.policy_payload()
+        halves = self.job.spec.policy_precision == "float16"
+        return codec.encode(halved(arrays) if halves else arrays, metadata)
 
     def ask(
         self,

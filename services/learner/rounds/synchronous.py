@@ -45,7 +45,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
         """Train, one round after the other."""
         while True:
-            self._published = self.policy_payload()
+            self._published = self.policy_for_actors()
             self._publish()
             self.leave_if_must("between two rounds")
             plan = self._open_round()

@@ -23,6 +23,7 @@ from services.scaler.jobs.cache_traffic import traffic_warnings
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.initial_policy import initial_policy_errors
 from services.scaler.jobs.network_size import (
+    bytes_per_weight,
     function_errors,
     network_errors,
     network_weights,
@@ -332,7 +333,7 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     copies = 2 * rounds + 1
     per_actor = rounds * actor_bytes + copies * _snapshots_bytes(spec, environment)
     updates = _update_bytes(spec, environment, weights)
-    return spec.actors.max * per_actor + (rounds + 1) * 4 * weights + updates
+    return spec.actors.max * per_actor + (rounds + 1) * bytes_per_weight(spec) * weights + updates
 
 
 def _snapshots_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:

@@ -26,6 +26,11 @@ _HEADER_BYTES = 8192
 """What a policy has beside numbers: names, shapes, the counts of its choices."""
 
 
+def bytes_per_weight(spec: JobSpec) -> int:
+    """Return what a weight takes on its way to actors."""
+    return 2 if spec.policy_precision == "float16" else 4
+
+
 def network_weights(spec: JobSpec, environment: EnvironmentSpec) -> int:
     """Return the most weights and biases that the policy's network has.
 

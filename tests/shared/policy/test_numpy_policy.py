@@ -14,9 +14,11 @@ from shared.policy.numpy_policy import (
     POLICY_FORMAT,
     NumpyPolicy,
     PolicyError,
+    halved,
     load_policy,
     with_actions,
 )
+from shared.trajectory import codec
 
 Kind = Literal["state_dependent", "free", "none"]
 Arrays = dict[str, NDArray[np.generic]]
@@ -189,6 +191,22 @@ def test_metadata_of_another_kind_is_refused(field: str, value: str, message: st
         del arrays["log_std"]
     with pytest.raises(PolicyError, match=message):
         load_policy(arrays, _metadata("free") | {"observation_clip": "10.0", field: value})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_halves_are_half_as_long_and_nearly_the_same_policy(kind: Kind) -> None:
+    oracle, observation = _Oracle(kind), _observations(7)
+    halves = halved(oracle.arrays)
+    whole = codec.encode(oracle.arrays, _metadata(kind))
+    sent = codec.encode(halves, _metadata(kind))
+    assert len(sent) < 0.6 * len(whole)
+    policy = load_policy(codec.decode(sent).arrays, _metadata(kind))
+    expected = oracle.policy().outputs(observation)
+    np.testing.assert_allclose(policy.outputs(observation), expected, atol=5e-3)
+    assert policy.outputs(observation).dtype == np.float32
+    scale = {"observation_mean": np.zeros(11, np.float16)}
+    with pytest.raises(PolicyError, match="'observation_mean' has dtype float16"):
+        load_policy({**halves, **scale}, _metadata(kind))
 
 
 def test_later_changes_of_the_arrays_do_not_reach_the_policy() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from services.scaler.jobs.admission import admitted
+from services.scaler.jobs.cache_traffic import traffic_warnings
 from services.scaler.jobs.network_size import network_weights
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
@@ -26,6 +27,15 @@ def test_a_job_whose_weights_a_small_node_sends_slowly_is_told_which_node_suits(
     suits = warning.partition(": use ")[2].partition(" ")[0]
     assert 16 * weights_mb / network_mb_per_s(suits) <= 5
     assert _warnings(images=True, most=16, node=suits) == ()
+
+
+def test_half_the_precision_is_half_the_traffic() -> None:
+    spec = JobSpec.model_validate({"env_id": "ALE/Pong-v5", "actors": {"min": 1, "max": 64}})
+    halved = spec.model_copy(update={"policy_precision": "float16"})
+    (whole,) = traffic_warnings(spec, IMAGES, "cache.t4g.micro")
+    (half,) = traffic_warnings(halved, IMAGES, "cache.t4g.micro")
+    takes_s = [float(text.partition("takes ")[2].partition(" s")[0]) for text in (whole, half)]
+    assert takes_s[1] == pytest.approx(takes_s[0] / 2, abs=0.6)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_too_large_a_state_is_refused_before_it_is_sent() -> None:
     with pytest.raises(StateError, match="compressed; at most"):
         encode(Snapshot({"a": noise}, None))
     with pytest.raises(StateError, match="dtype"):
-        encode(Snapshot({}, np.zeros(1, np.float16)))
+        encode(Snapshot({}, np.zeros(1, np.complex64)))
 
 
 def test_an_episode_that_ends_where_it_was_left_is_refused() -> None:
