@@ -43,7 +43,11 @@ class RealActor:
 
     def fragment(self, actor_index: int) -> Trajectory:
         """Roll out one fragment; the same index gives the same fragment."""
-        return sample_fragment(self.task(actor_index), [self.env], self.policy)
+        return self.roll_out(self.task(actor_index))
+
+    def roll_out(self, task: RolloutTask) -> Trajectory:
+        """Do a task."""
+        return sample_fragment(task, [self.env], self.policy)
 
     def fragments(self, count: int) -> Sequence[Trajectory]:
         """Roll out the fragments of actors 0 to `count` - 1."""
