@@ -8,9 +8,10 @@ from pydantic import TypeAdapter, ValidationError
 from rich.table import Table
 
 from nitro.errors import CommandError
-from nitro.runs.summary import duration, number, wait_text
+from nitro.runs.summary import cost_text, duration, number, wait_text
 from nitro.tables import columns_table, facts_table
 from shared.contracts.billing import JobCost
+from shared.contracts.job_spec import StopRule
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.learner_kind import why_learner
 from shared.contracts.views.jobs import JobSummary
@@ -82,11 +83,11 @@ def _learner(job: Job) -> str:
 
 
 def _bill(job: Job, cost: JobCost | None) -> list[tuple[str, str]]:
-    budget_usd = job.spec.stop.budget_usd
+    stop = job.spec.stop
     if cost is None:
-        return [("cost", f"{job.spent_usd:.4f} USD of {budget_usd:g}")]
+        return [("cost", cost_text(job.spent_usd, stop))]
     return [
-        ("cost", _spent(cost, budget_usd)),
+        ("cost", _spent(cost, stop)),
         *((f"  {item.replace('_', ' ')}", f"{usd:.4f}") for item, usd in cost.by_item.items()),
         ("prices", cost.price_table),
         ("on AWS (projected)", duration(cost.projected_wall_s)),
@@ -110,10 +111,10 @@ def _bill(job: Job, cost: JobCost | None) -> list[tuple[str, str]]:
     ]
 
 
-def _spent(cost: JobCost, budget_usd: float) -> str:
+def _spent(cost: JobCost, stop: StopRule) -> str:
     """Tell what is billed, the sum of the items, apart from what is only set aside."""
-    billed = f"{cost.settled_usd:.4f} USD of {budget_usd:g}"
-    if not cost.reserved_usd:
+    billed = cost_text(cost.settled_usd, stop)
+    if not cost.reserved_usd or not stop.is_capped:
         return billed
     return f"{billed} ({cost.reserved_usd:.4f} more reserved for the round in flight)"
 

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from nitro.client.follow import Snapshot
-from nitro.runs.summary import duration, number, wait_text
+from nitro.runs.summary import cost_text, duration, number, wait_text
 from nitro.spec.total_steps import planned_steps
 from nitro.tables import plain
-from shared.contracts.jobs import JobStatus, Wait
+from shared.contracts.jobs import Job, JobStatus, Wait
 from shared.contracts.rounds import RoundPlan, RoundRecord
 
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -80,7 +80,7 @@ def _round_line(upto: Snapshot) -> str:
         f"  evaluation {_evaluated(record)}  training {number(upto.training_return)}"
         f"  actors {_granted(record.plan)}  score {_score(record.plan.boosting_score)}"
         f"  steps {sum(each.result.env_steps for each in upto.records if each.result):,}"
-        f"  {_rate(upto.steps_per_s)}  {_cost(record)}  left {_left(upto.eta_s)}"
+        f"  {_rate(upto.steps_per_s)}  {_cost(record, upto.job)}  left {_left(upto.eta_s)}"
     )
 
 
@@ -88,8 +88,10 @@ def _left(eta_s: float | None) -> str:
     return "known after round 1" if eta_s is None else f"about {duration(eta_s)}"
 
 
-def _cost(record: RoundRecord) -> str:
+def _cost(record: RoundRecord, job: Job) -> str:
     """Tell what a round has cost; while its bill is not final, what it may come to."""
+    if not job.spec.stop.is_capped:
+        return f"would cost {record.cost_usd:.5f} USD on AWS"
     if not record.reserved_usd:
         return f"{record.cost_usd:.5f} USD"
     return f"at most {record.cost_usd + record.reserved_usd:.5f} USD"
@@ -150,7 +152,7 @@ def panel(snapshot: Snapshot) -> RenderableType:
         ("score", _score(plan.boosting_score if plan else None)),
         ("steps", f"{job.progress.env_steps:,}" + (f" of {total:,}" if total else "")),
         ("speed", _rate(snapshot.steps_per_s)),
-        ("cost", f"{job.spent_usd:.4f} of {job.spec.stop.budget_usd:g} USD (projected)"),
+        ("cost", cost_text(job.spent_usd, job.spec.stop)),
         ("status", _STATUS.get(job.status, job.status)),
     ]
     for left, right in zip(rows[::2], rows[1::2], strict=True):

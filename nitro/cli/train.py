@@ -80,11 +80,12 @@ def make_request(
     detach: bool = False,
     fresh_schedule: bool = False,
     init_from: str | None = None,
+    here: bool = False,
 ) -> TrainRequest:
     """Return what the options of `nitro train` ask for; None is not given.
 
     `fields` are values by dotted path in the job's specification; `actors`, `scaling` and
-    `total_steps` are short ways to write theirs.
+    `total_steps` are short ways to write theirs. `here` says that it runs on this machine.
 
     Raises:
         CommandError: A field is wrong, or something is given that a resumed job cannot change.
@@ -116,6 +117,7 @@ def make_request(
             options=given,
             assignments=assignments,
             total_steps=None if total_steps is None else parse_steps(total_steps),
+            here=here,
         )
     elif given or spec_file or assignments or idempotency_key or total_steps:
         raise CommandError(

@@ -83,7 +83,12 @@ Learner = Annotated[
         help="What learns. `functions`: Lambda functions compute the gradients.",
     ),
 ]
-Budget = Annotated[float | None, _job_option(help="Hard cap on the cost, as projected to AWS.")]
+Budget = Annotated[
+    float | None,
+    _job_option(
+        help="Hard cap on the cost, as projected to AWS; default: 5, or none on this machine."
+    ),
+]
 MaxWall = Annotated[float | None, _job_option(help="Stop after this many seconds.")]
 TargetReturn = Annotated[
     float | None, _job_option(help="Stop when an evaluation has this mean return.")
@@ -237,6 +242,7 @@ def train(
     Ctrl-C stops after the current update and keeps the checkpoint. Twice kills everything.
     """
     from nitro.cli.train import make_request
+    from nitro.settings import read_settings
     from nitro.spec.env_option import own_variables
 
     request = make_request(
@@ -276,6 +282,7 @@ def train(
         from_scratch=from_scratch,
         fresh_schedule=fresh_schedule,
         init_from=init_from,
+        here=not (api_url or read_settings().api_url),
         idempotency_key=idempotency_key,
         runs_dir=runs_dir,
         as_json=as_json,

@@ -30,9 +30,12 @@ MEMORY_MB = 1024
 PROVISIONED = 64
 """Environments kept warm while a job runs, part of the bill (section 8.1)."""
 TIMEOUT_S = 60
-"""Longest run of one actor (section 8.1)."""
-QUEUE_S = 600
-"""How long actors of one round may queue for this machine's few cores."""
+"""Longest run of one actor on AWS (section 8.1), by which rounds are priced before launch."""
+ACTOR_S = 900
+"""Longest run of one actor on this machine: the longest that Lambda knows. Slow simulators take
+their time, and one that hangs is ended by the actor's own watchdog."""
+QUEUE_S = 3600
+"""How long actors of one round may queue for this machine's few cores, and run."""
 LEASE_S = 15
 """How long a learner may be silent before it has lost its job."""
 HEARTBEAT_S = 2
@@ -151,7 +154,7 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
         "NITRO_EMULATOR_ALIASES": json.dumps([ALIAS]),
         "NITRO_EMULATOR_REGION": REGION,
         "NITRO_EMULATOR_MEMORY_MB": str(MEMORY_MB),
-        "NITRO_EMULATOR_TIMEOUT_S": str(TIMEOUT_S),
+        "NITRO_EMULATOR_TIMEOUT_S": str(ACTOR_S),
         "NITRO_EMULATOR_CONCURRENCY_LIMIT": str(plan.max_concurrency),
         "NITRO_EMULATOR_PROCESSES": str(plan.processes),
         "NITRO_EMULATOR_AFFINITY_FIELDS": json.dumps(["job_id", "mode", "actor_index"]),

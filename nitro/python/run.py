@@ -17,6 +17,7 @@ from nitro.runs.checkpoints import read_policy
 from nitro.runs.evaluate import EvaluationReport, evaluate_run
 from nitro.runs.listing import check_state, list_runs
 from nitro.runs.reading import find_run, read_run, training_return
+from nitro.runs.summary import cost_text
 from shared.contracts.job_spec import Which
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundLine
@@ -57,7 +58,8 @@ class Run:
         rounds, status = self.job.progress.rounds, self.job.status
         best = max((mean for _, mean in self.evaluations), default=None)
         told = "" if best is None else f", best evaluation {best:.1f}"
-        return f"<Run {self.job_id}: {status}, {rounds} rounds{told}, {self.cost_usd:.4f} USD>"
+        cost = cost_text(self.cost_usd, self.job.spec.stop)
+        return f"<Run {self.job_id}: {status}, {rounds} rounds{told}, {cost}>"
 
     @property
     def job_id(self) -> str:

@@ -74,7 +74,8 @@ def train(
         seed: Equal seeds train equal policies.
         algorithm: `ppo`, `impact` or `impala`.
         preset: Hyper-parameters to start from: `standard` or `paper`.
-        budget_usd: The most the job may cost, as projected to AWS.
+        budget_usd: The most the job may cost, as projected to AWS; default: 5 with an API, no cap
+            on this machine.
         init_from: An earlier run whose newest policy a new job begins with: the run, its id, or its
             folder. `run:best` and a run that was loaded with its best checkpoint begin with that.
         resume: A run that goes on, in place of a new one; `rounds` and `budget_usd` raise limits.
@@ -122,7 +123,8 @@ def train(
             if init_from is not None:
                 options |= earlier_policy(_named(init_from, folder), folder, env_id=env)
             steps = None if total_steps is None else parse_steps(str(total_steps))
-            spec = train_spec(options=options, total_steps=steps)
+            here = not (api_url or read_settings().api_url)
+            spec = train_spec(options=options, total_steps=steps, here=here)
     begin = _Begin(
         spec=spec,
         resume=goes_on,

@@ -49,7 +49,7 @@ def configuration(job: Job) -> JsonObject:
 def changed_fields(job: Job) -> list[ChangedField]:
     """Return the fields of a job that are not as `nitro train` has them where none is said."""
     said: JsonObject = {name: getattr(job.spec, name) for name in ("env_id", "algorithm", "preset")}
-    plain = train_spec(options=said).resolved()
+    plain = train_spec(options=said, here=not job.spec.stop.is_capped).resolved()
     usual = plain.model_dump(mode="json")
     if job.environment is not None:
         usual["hyperparameters"] = resolve_for(plain, job.environment).model_dump(mode="json")

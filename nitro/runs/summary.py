@@ -12,10 +12,14 @@ from rich.table import Table
 from nitro.hints import Place, near
 from nitro.tables import facts_table
 from shared.contracts.billing import JobCost, ServerfulCost
+from shared.contracts.job_spec import StopRule
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
 
 _BROKEN = "were dropped and sampled again: an observation or a reward was not finite"
+_NO_EVALUATION = "evaluation left out"
+"""In the reasons of a plan."""
+_LEFT_OUT = "evaluations were left out, as the budget did not allow them: raise --budget-usd"
 _ANEW = "were to go on and began anew: see the actors' logs"
 _OTHERS = "were repeated and gave other observations: the environment is not deterministic"
 
@@ -61,6 +65,8 @@ class Summary(BaseModel):
     actors_per_round: list[int]
     dropped_episodes: int = 0
     """Training episodes in which something was not finite; they were sampled again."""
+    left_out_evaluations: int = 0
+    """Evaluations that the budget did not allow."""
     begun_anew: int = 0
     """Training episodes that were to go on, and began with a reset instead."""
     lost_replays: int = 0
@@ -103,6 +109,7 @@ def summarise(
         best_server=_on_one(cost.best_server),
         actors_per_round=[record.plan.num_actors for record in records if not record.plan.stop],
         dropped_episodes=sum(record.result.dropped_episodes for record in records if record.result),
+        left_out_evaluations=sum(_NO_EVALUATION in record.plan.reason for record in records),
         begun_anew=sum(record.result.begun_anew for record in records if record.result),
         lost_replays=sum(record.result.lost_replays for record in records if record.result),
         run_dir=str(run_dir) if run_dir else None,
@@ -167,12 +174,7 @@ def summary_table(
         ),
         ("run folder", near(Path(summary.run_dir)) if summary.run_dir else _no_folder(expected)),
     ]
-    if summary.dropped_episodes:
-        facts.append(("warning", f"{summary.dropped_episodes} episodes {_BROKEN}"))
-    if summary.begun_anew:
-        facts.append(("warning", f"{summary.begun_anew} episodes {_ANEW}"))
-    if summary.lost_replays:
-        facts.append(("warning", f"{summary.lost_replays} episodes {_OTHERS}"))
+    facts += [("warning", text) for text in _warnings(summary)]
     if picture:
         facts.append(("picture", near(picture)))
     if film:
@@ -182,6 +184,16 @@ def summary_table(
     if error and logs:
         facts.append(("logs", near(logs)))
     return facts_table(facts)
+
+
+def _warnings(summary: Summary) -> list[str]:
+    counts = {
+        f"episodes {_BROKEN}": summary.dropped_episodes,
+        _LEFT_OUT: summary.left_out_evaluations,
+        f"episodes {_ANEW}": summary.begun_anew,
+        f"episodes {_OTHERS}": summary.lost_replays,
+    }
+    return [f"{number} {text}" for text, number in counts.items() if number]
 
 
 def _no_folder(expected: Path | None) -> str:
@@ -237,6 +249,13 @@ def step_size_decays(job: Job) -> bool:
 
 def _projected(projection: Projection) -> str:
     return f"{duration(projection.wall_s)}, {projection.cost_usd:.4f} USD"
+
+
+def cost_text(usd: float, stop: StopRule) -> str:
+    """Tell what a job has cost of its cap; without a cap nobody pays, and it would cost that."""
+    if not stop.is_capped:
+        return f"would be {usd:.4f} USD on AWS"
+    return f"{usd:.4f} of {stop.budget_usd:g} USD (projected)"
 
 
 def number(value: float | None) -> str:

@@ -1,5 +1,6 @@
 """What a person should know of a job before it trains: what it will not see, how long it takes."""
 
+import math
 from dataclasses import dataclass
 
 from nitro.hints import Place
@@ -18,6 +19,8 @@ _STEPS_PER_S = 1_000
 """Steps of an Atari game and its policy on one core."""
 _GAME_STEPS = 2_000
 """Of an evaluation's episode, unless it is cut earlier: games of Pong take 800 to 3,000."""
+_ACTOR_S = 45.0
+"""What an actor may take of the 60 s that a deployment's function has by default."""
 _LONG_S = 600.0
 """From here on a quicker set of options is named."""
 _QUICKER = "--preset standard --scaling fixed:8 --actors 8 --steps-per-actor 128"
@@ -51,7 +54,7 @@ def advice(
         cpu_cores: Of the machine it trains on; None where it has a GPU, or is not known.
         place: Where the user works.
     """
-    lines = _on_episodes(spec, environment, place)
+    lines = [*_on_episodes(spec, environment, place), *_on_slow_steps(spec, environment)]
     if cpu_cores is not None:
         takes = time_on_cpu(spec, environment, hyperparameters, rounds=rounds, cores=cpu_cores)
         if takes is not None:
@@ -89,6 +92,20 @@ def _on_episodes(spec: JobSpec, environment: EnvironmentSpec, place: Place) -> l
             "parts; evaluations play whole episodes"
         )
     return lines
+
+
+def _on_slow_steps(spec: JobSpec, environment: EnvironmentSpec) -> list[str]:
+    """Return what to tell of steps so slow that AWS would end actors before their last one."""
+    steps = spec.steps_of(spec.actors.min)
+    takes_s = steps * environment.step_s
+    if takes_s <= _ACTOR_S:
+        return []
+    suits = max(1, math.floor(_ACTOR_S / environment.step_s))
+    return [
+        f"a step takes {environment.step_s:.2g} s, so an actor's {steps:,} steps take "
+        f"{duration(takes_s)}. On AWS a function ends after 60 s by default: use "
+        f"--steps-per-actor {suits} and more actors, or raise actor_timeout_s there"
+    ]
 
 
 def _too_short(

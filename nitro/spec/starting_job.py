@@ -15,7 +15,7 @@ from nitro.errors import CommandError
 from nitro.local.own_files import named_files
 from nitro.spec.spec_file import JsonObject, merged, validated
 from nitro.spec.total_steps import planned_steps, rounds_for
-from shared.contracts.job_spec import JobSpec
+from shared.contracts.job_spec import NO_CAP_USD, JobSpec
 from shared.contracts.scaling_spec import POLICIES
 from shared.hyperparameters.presets import ALGORITHMS, Preset
 
@@ -71,6 +71,7 @@ def train_spec(
     options: Mapping[str, JsonValue],
     assignments: Sequence[str] = (),
     total_steps: int | None = None,
+    here: bool = False,
 ) -> JobSpec:
     """Return the job that is asked for, completed from the starting job.
 
@@ -79,14 +80,15 @@ def train_spec(
         options: Values by dotted path, such as `stop.max_rounds`; they win over the file.
         assignments: `path=value` texts; they win over both.
         total_steps: Environment steps to make, in place of `stop.max_rounds`.
+        here: Whether it runs on this machine, where it has no cap unless one is given.
 
     Raises:
         CommandError: Something is wrong with it; one line each.
     """
     raw = merged(file=file, options=options, assignments=assignments)
-    kwargs = raw.get("env_kwargs")
-    if isinstance(kwargs, dict):
-        raw["env_kwargs"] = named_files(kwargs)
+    _name_files(raw)
+    if here:
+        _lift_cap(raw)
     rounds_said = _says(raw, "stop", "max_rounds")
     if total_steps is not None and rounds_said:
         raise CommandError("--total-steps: give it or --rounds, not both")
@@ -112,6 +114,18 @@ def train_spec(
     return spec
 
 
+def _name_files(raw: JsonObject) -> None:
+    kwargs = raw.get("env_kwargs")
+    if isinstance(kwargs, dict):
+        raw["env_kwargs"] = named_files(kwargs)
+
+
+def _lift_cap(raw: JsonObject) -> None:
+    """Give a job no cap unless it has one; a policy that divides the budget needs it."""
+    if not _says(raw, "stop", "budget_usd") and _policy(raw) != "minionsrl":
+        _say(raw, "stop", "budget_usd", NO_CAP_USD)
+
+
 def _fix_rounds(raw: JsonObject) -> None:
     """Say how many samples a round has, and how many actors, where that is left open."""
     usual = starting_job(str(raw.get("env_id", JobSpec().env_id)))
@@ -135,9 +149,13 @@ def _fix_hyperparameters(raw: JsonObject) -> None:
         raw["hyperparameters"] = {**usual, **said}
 
 
-def _decides_samples(raw: JsonObject) -> bool:
+def _policy(raw: JsonObject) -> object:
     scaling = raw.get("scaling")
-    name = scaling.get("policy") if isinstance(scaling, dict) else scaling
+    return scaling.get("policy") if isinstance(scaling, dict) else scaling
+
+
+def _decides_samples(raw: JsonObject) -> bool:
+    name = _policy(raw)
     return name in POLICIES and POLICIES[str(name)].decides_samples
 
 

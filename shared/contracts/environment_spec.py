@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from shared.contracts.message import Count, Message, PositiveInt
+from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveInt
 
 Repeats = Literal["reused", "rebuilt", "never"]
 """`reused`: in any environment of the kind, whatever it was used for before. `rebuilt`: only in one
@@ -87,6 +87,8 @@ class EnvironmentSpec(Message):
     """Whether an episode can be left by one actor and taken up by another; else a note says why."""
     snapshot_bytes: Count = 0
     """Size of an episode that is left after its first step; 0 where that is not known."""
+    step_s: NonNegativeFloat = 0.0
+    """Seconds of a step when the environment was described; 0 where that is below 0.02."""
     repeats: Repeats | None = None
     """In which environments a seed and the same actions give the same episode again. None where
     nobody tried, as state can be kept."""

@@ -85,6 +85,10 @@ RoundLimit = Annotated[PositiveInt, Field(le=MAX_ROUNDS)]
 MAX_SEED = 2**31 - 1
 
 
+NO_CAP_USD = 1_000_000.0
+"""As good as none."""
+
+
 class StopRule(Message):
     """When a job ends; the first condition met wins and is recorded."""
 
@@ -93,9 +97,15 @@ class StopRule(Message):
     target_return: Number | None = None
     """Stop once the mean evaluation return reaches this."""
     budget_usd: PositiveFloat = 5.0
-    """Hard cap on the job's cost. Each round is priced at its worst case before launch."""
+    """Hard cap on the job's cost. Each round is priced at its worst case before launch. On one
+    machine, where nobody pays, `nitro train` leaves it at NO_CAP_USD unless it is given."""
     max_wall_s: PositiveFloat | None = None
     """Most seconds from the first round to the start of the last one."""
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether anybody has said what the job may cost."""
+        return self.budget_usd < NO_CAP_USD
 
 
 class CheckpointRule(Message):

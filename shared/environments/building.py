@@ -28,6 +28,7 @@ from shared.environments.files import known_file
 from shared.environments.games import games_of
 from shared.environments.interface import require_reward, require_start, what_went_wrong
 from shared.environments.mujoco_memo import remember_answers
+from shared.environments.pace import slow_step_s
 from shared.environments.rebuilt import LONG_SEED, Rebuilt
 from shared.environments.spaces import (
     UnsupportedEnvironment,
@@ -139,6 +140,7 @@ def describe(
             variables=worth_telling(read),
             keeps_state=why_not is None,
             snapshot_bytes=size,
+            step_s=slow_step_s(env, while_trying),
             repeats=repeats,
         )
     finally:

@@ -148,7 +148,7 @@ def affordable_closing(spec: JobSpec, pricing: RoundPricing, *, committed_usd: f
         return Affordable(num_evaluations=final_evaluations(spec), reserve_usd=whole_usd)
     return Affordable(
         reserve_usd=least_usd if least_usd <= room_usd else 0.0,
-        note="budget: no final evaluation",
+        note="budget: final evaluation left out",
     )
 
 

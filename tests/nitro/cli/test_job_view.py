@@ -13,7 +13,7 @@ from tests.nitro.synthetic_run import cost, job, rendered
 def test_what_is_reserved_stands_apart_from_what_the_items_add_up_to() -> None:
     running = job(status="running", stop_reason=None, finished_at=None, spent_usd=0.0917)
     text = rendered(job_table(running, cost(reserved_usd=0.4524)), width=100)
-    assert "0.0917 USD of 5 (0.4524 more reserved for the round in flight)" in text
+    assert "0.0917 of 5 USD (projected) (0.4524 more reserved for the round in flight)" in text
     assert "test prices" in text
 
 
@@ -36,7 +36,7 @@ def test_no_learner_is_named_before_the_environment_decides() -> None:
 
 def test_nothing_is_said_of_reservations_where_there_are_none() -> None:
     text = rendered(job_table(job(), cost()), width=100)
-    assert "0.0917 USD of 5" in text
+    assert "0.0917 of 5 USD (projected)" in text
     assert "reserved" not in text
 
 

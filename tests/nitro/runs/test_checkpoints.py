@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from nitro.errors import CommandError
-from nitro.runs.checkpoints import Which, read_checkpoint, read_policy
+from nitro.runs.checkpoints import read_checkpoint, read_policy
+from shared.contracts.job_spec import Which
 from shared.contracts.rounds import RoundLine
 from tests.nitro.checkpoints import LEFT, RIGHT, stubborn_policy, write_checkpoint
 from tests.nitro.synthetic_run import evaluation, plan

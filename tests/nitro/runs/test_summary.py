@@ -6,6 +6,7 @@ import pytest
 from nitro.hints import Place
 from nitro.runs.summary import (
     Summary,
+    cost_text,
     duration,
     going_on,
     next_commands,
@@ -14,7 +15,7 @@ from nitro.runs.summary import (
     summary_table,
 )
 from shared.contracts.billing import ServerfulCost
-from shared.contracts.job_spec import JobSpec
+from shared.contracts.job_spec import NO_CAP_USD, JobSpec, StopRule
 from shared.contracts.jobs import Job, JobProgress
 from shared.contracts.rounds import RoundRecord
 from tests.nitro.synthetic_run import cost, evaluation, job, plan, rendered, result
@@ -176,3 +177,14 @@ def test_durations(seconds: float, text: str) -> None:
 def test_numbers() -> None:
     assert number(None) == "–"
     assert number(3.14159) == "3.1"
+
+
+def test_what_a_cap_left_out_is_told_and_without_one_nothing_is_spent() -> None:
+    left_out = RECORDS[0].model_copy(
+        update={"plan": plan(0).model_copy(update={"reason": "budget: evaluation left out, $0"})}
+    )
+    summary = summarise(job(), [left_out, *RECORDS[1:]], COST, run_dir=None)
+    assert "1 evaluations were left out, as the budget did not allow them" in _table(summary)
+    assert "left out" not in _table(summarise(job(), RECORDS, COST, run_dir=None))
+    assert cost_text(0.25, StopRule(budget_usd=2)) == "0.2500 of 2 USD (projected)"
+    assert cost_text(0.25, StopRule(budget_usd=NO_CAP_USD)) == "would be 0.2500 USD on AWS"

@@ -95,3 +95,13 @@ def test_with_a_gpu_or_without_images_no_time_is_told() -> None:
 def test_a_dry_run_says_it_beside_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     described(JobSpec())
     assert "episodes may last 1,000 steps" in capsys.readouterr().err
+
+
+def test_steps_too_slow_for_a_function_are_told_with_what_suits() -> None:
+    slow = HOPPER.model_copy(update={"step_s": 0.5})
+    (line,) = [each for each in told(slow, steps_per_actor=256) if "a step takes" in each]
+    assert "0.5 s" in line
+    assert "256 steps take 2 min 08 s" in line
+    assert "--steps-per-actor 90" in line
+    fast = HOPPER.model_copy(update={"step_s": 0.1})
+    assert not any("a step takes" in each for each in told(fast, steps_per_actor=256))

@@ -94,3 +94,10 @@ def test_a_file_means_what_the_same_options_mean(fields: dict[str, Any], tmp_pat
 def test_a_job_that_nothing_would_train_is_refused_with_what_it_is_for() -> None:
     with pytest.raises(CommandError, match=r"nitro\.ActorPool"):
         said(learner="external")
+
+
+def test_on_this_machine_a_job_has_no_cap_unless_one_is_given() -> None:
+    assert train_spec(options={}).stop.is_capped
+    assert not train_spec(options={}, here=True).stop.is_capped
+    given = train_spec(options={"stop.budget_usd": 0.5}, here=True)
+    assert (given.stop.budget_usd, given.stop.is_capped) == (0.5, True)

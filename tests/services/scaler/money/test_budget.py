@@ -123,7 +123,7 @@ def test_the_final_evaluation_is_launched_whole_or_not_at_all() -> None:
     enough = affordable_closing(spec, PRICING, committed_usd=1.0 - price - 1e-9)
     short = affordable_closing(spec, PRICING, committed_usd=1.0 - price + 1e-6)
     assert (enough.num_evaluations, short.num_evaluations) == (3, 0)
-    assert short.note == "budget: no final evaluation"
+    assert short.note == "budget: final evaluation left out"
     exact = affordable_closing(with_budget(SPEC, price), PRICING, committed_usd=0.0)
     spent = affordable_closing(spec, PRICING, committed_usd=1.0)
     assert (exact.num_evaluations, exact.reserve_usd) == (3, price)

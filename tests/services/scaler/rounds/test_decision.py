@@ -134,7 +134,7 @@ def test_a_job_that_has_ended_waits_for_its_other_rounds_and_then_plays_its_last
     assert (plan.stop, last.awaits_others, plan.num_evaluations) == ("user", False, 3)
     assert (plan.requested, plan.boosting_score, plan.reason) == (0, None, "asked to stop")
     poor = replace(ended, record=running(with_budget(SPEC, 1.0), spent_usd=1.0))
-    assert decide_round(poor).plan.reason == "asked to stop; budget: no final evaluation"
+    assert decide_round(poor).plan.reason == "asked to stop; budget: final evaluation left out"
 
 
 def test_who_was_told_in_time_that_the_budget_is_used_up_has_the_final_evaluation() -> None:

@@ -1,0 +1,41 @@
+"""How long a slow environment takes for a step, measured where actors run."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+_STEPS = 3
+_SLOW_S = 0.02
+"""Faster steps are not worth a word, and their times would only differ from call to call."""
+
+
+def slow_step_s(
+    env: gymnasium.Env[Any, Any],
+    while_trying: Callable[[], contextlib.AbstractContextManager[None]],
+) -> float:
+    """Return the seconds of the fastest of a few steps; 0 where they are fast, or where one fails.
+
+    Args:
+        env: The environment; it is reset first.
+        while_trying: Makes what is entered for each reset and each step, to end those that hang.
+    """
+    times = list[float]()
+    ended = True
+    try:
+        while len(times) < _STEPS:
+            if ended:
+                with while_trying():
+                    env.reset()
+            with while_trying():
+                begun = time.perf_counter()
+                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                times.append(time.perf_counter() - begun)
+            if times[-1] < _SLOW_S:
+                return 0.0
+            ended = bool(terminated or truncated)
+    except Exception:  # an environment may raise anything; training will tell
+        return 0.0
+    return round(min(times), 3)
