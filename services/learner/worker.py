@@ -17,6 +17,7 @@ from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
 from services.learner.readiness import Readiness
 from services.learner.record.checkpoint import CheckpointStore, RunState
+from services.learner.record.claiming import claim_files
 from services.learner.record.initial import begin_from
 from services.learner.record.run_record import RunRecord
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
@@ -139,6 +140,7 @@ class Worker:
             HeldLease(lease, heartbeats, self._shutdown) as held,
         ):
             try:
+                claim_files(self._artifacts, held, scaler)
                 stop_reason, evaluation = self._run_job(held, scaler)
                 status: JobStatus = "succeeded" if stop_reason in _COMPLETED else "stopped"
                 self._end(held, scaler, status, stop_reason, evaluation=evaluation)
@@ -154,10 +156,12 @@ class Worker:
                     _LOG.warning("round lost", extra={**identity, "why": str(error)})
                     self._leave(held, scaler, LeftEarly(str(error), stop=held.stop))
                     return
+                if not _still_ours(held, scaler):
+                    _LOG.warning("job left", extra={**identity, "why": str(error)})
+                    return
                 # The boundary of one job: every failure becomes the job's recorded error.
                 _LOG.exception("job failed", extra=identity)
-                if _still_ours(held, scaler):
-                    self._end(held, scaler, "failed", "error", error=error)
+                self._end(held, scaler, "failed", "error", error=error)
 
     def _may_go_on(self, error: Exception) -> bool:
         """Whether a job that ended with an error goes on from its checkpoint by itself."""
@@ -306,10 +310,7 @@ class Worker:
 
 
 def _still_ours(held: HeldLease, scaler: ScalerClient) -> bool:
-    """Whether a job that failed here may be said to have: not one that another learner trains.
-
-    Its artifacts refuse what we write then, which looks like a failure of the job.
-    """
+    """Whether a job that failed here has: the files of one that another trains refuse ours."""
     try:
         scaler.heartbeat(held.lease_id)
     except LeaseLostError:

@@ -5,8 +5,10 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from shared.artifacts.claim import Claim, sync_folder
 from shared.artifacts.store import ArtifactError, ArtifactFile
 
 _REMOVALS = 20
@@ -18,6 +20,8 @@ class LocalArtifacts:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._claim: tuple[str, Claim] | None = None
+        """The job that this store has claimed: a learner trains one at a time."""
 
     def require_writable(self) -> None:
         """Make the root folder if it is missing, and try it.
@@ -32,9 +36,31 @@ class LocalArtifacts:
         except OSError as error:
             raise self._unwritable(self._root, error) from error
 
+    def claim(self, job_id: str, epoch: int) -> None:
+        """Make the folder that our writes pass through, and remove those of earlier claims."""
+        self._end_claim()
+        base = self.local_folder(job_id)
+        try:
+            claim = Claim(base, epoch)
+        except OSError as error:
+            raise self._unwritable(base, error) from error
+        self._claim = (job_id, claim)
+
+    def withdraw(self, job_id: str) -> None:
+        """Remove what the claim made."""
+        claim = self._claim_of(job_id)
+        if claim is not None:
+            claim.withdraw()
+            self._end_claim()
+
     def write(self, job_id: str, name: str, data: bytes) -> None:
         """Replace a file: a reader sees the old bytes or the new ones, even after a power cut."""
         path = self._path(job_id, name)
+        claim = self._claim_of(job_id)
+        if claim is not None:
+            with self._writing(path):
+                claim.write(name, data)
+            return
         staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +69,7 @@ class LocalArtifacts:
                 file.flush()
                 os.fsync(file.fileno())
             staged.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError as error:
             with contextlib.suppress(OSError):
                 staged.unlink()
@@ -52,14 +78,16 @@ class LocalArtifacts:
     def append(self, job_id: str, name: str, line: str) -> None:
         """Add one line."""
         path = self._path(job_id, name)
-        try:
+        claim = self._claim_of(job_id)
+        with self._writing(path):
+            if claim is not None:
+                claim.append(name, f"{line}\n".encode())
+                return
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError as error:
-            raise self._unwritable(path, error) from error
 
     def read(self, job_id: str, name: str) -> bytes | None:
         """Return a file's bytes, or None."""
@@ -102,10 +130,16 @@ class LocalArtifacts:
 
     def delete(self, job_id: str, folder: str) -> None:
         """Remove a folder."""
-        self._remove(self._path(job_id, folder))
+        path = self._path(job_id, folder)
+        claim = self._claim_of(job_id)
+        if claim is None:
+            self._remove(path)
+            return
+        with self._writing(path):
+            claim.delete(folder)
 
     def delete_job(self, job_id: str) -> None:
-        """Remove the job's folder."""
+        """Remove the job's folder, and with it everybody's claim."""
         self._remove(self._root / job_id)
 
     def local_folder(self, job_id: str) -> Path:
@@ -121,11 +155,30 @@ class LocalArtifacts:
         """Do nothing: everything is where it belongs."""
 
     def release(self, job_id: str) -> None:
-        """Do nothing: the folder is the run's own."""
+        """Remove what a library has written since the job was deleted: it made the folder anew."""
+        claim = self._claim_of(job_id)
+        if claim is not None and claim.is_deleted:
+            with contextlib.suppress(ArtifactError):
+                self._remove(self._root / job_id)
 
     def locate(self, job_id: str) -> str:
         """Return the folder's path."""
         return str(self._root / job_id)
+
+    def _claim_of(self, job_id: str) -> Claim | None:
+        return self._claim[1] if self._claim is not None and self._claim[0] == job_id else None
+
+    def _end_claim(self) -> None:
+        if self._claim is not None:
+            self._claim[1].close()
+        self._claim = None
+
+    @contextlib.contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._unwritable(path, error) from error
 
     def _path(self, job_id: str, name: str) -> Path:
         base = self._root / job_id
@@ -160,12 +213,3 @@ class LocalArtifacts:
 
 def _file(name: str, status: os.stat_result) -> ArtifactFile:
     return ArtifactFile(name=name, size=status.st_size, modified_at=status.st_mtime)
-
-
-def _sync_folder(path: Path) -> None:
-    """Have the names in a folder outlive a power cut, as its files' contents do."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -5,9 +5,10 @@ first, and the whole file is uploaded before anything else of the job is written
 That order is all a run needs: a checkpoint never exists in the bucket without the lines before it,
 and lines that were lost with their machine are of a round that is made again.
 
-An upload of a spooled file replaces only what this store itself saw last. A learner that lost its
-job without noticing can therefore not overwrite the lines of the one that went on; as lines come
-before checkpoints, it cannot write a checkpoint either.
+Whoever trains a job claims it in an object of its own, which is looked at before every write. A
+learner that was paused between that look and its write is stopped by a second fence: an upload of a
+spooled file replaces only what this store itself saw last. As lines come before checkpoints, it
+cannot write a checkpoint either.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.artifacts.spool import Spool
-from shared.artifacts.store import LINK_S, ArtifactError, ArtifactFile
+from shared.artifacts.store import LINK_S, ArtifactError, ArtifactFile, FencedError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -34,6 +35,9 @@ _LOCATION = re.compile(r"^s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?$")
 _PUBLISH_EVERY_S = 10.0
 """Shortest time between two uploads of `local_folder`, which grows all the time."""
 _DELETE_BATCH = 1000
+_CLAIM = ".claim"
+"""Holds the epoch of the newest claim on a job."""
+_CLAIM_TRIES = 5
 _MISSING = frozenset({"NoSuchKey", "404"})
 _REFUSED = frozenset({"AccessDenied", "403"})
 _CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"})
@@ -55,6 +59,8 @@ class S3Artifacts:
         self._client = client
         self._now = now
         self._spools: dict[str, Spool] = {}
+        self._claims: dict[str, int] = {}
+        """By job, its epoch: one at most."""
 
     @classmethod
     def connect(cls, location: str, *, region: str | None) -> Self:
@@ -78,8 +84,31 @@ class S3Artifacts:
         client = boto3.client("s3", region_name=region, config=config)
         return cls(match[1], match[2] or "", client)
 
+    def claim(self, job_id: str, epoch: int) -> None:
+        """Write the epoch where no larger one is."""
+        key = self._key(job_id, _CLAIM)
+        self._claims = {}
+        for _ in range(_CLAIM_TRIES):
+            newest, etag = self._object(key)
+            if newest is not None and int(newest) > epoch:
+                raise self._fenced(job_id)
+            try:
+                self._replace(key, str(epoch).encode(), etag)
+            except FencedError:
+                continue  # somebody else was faster: look again
+            self._claims = {job_id: epoch}
+            return
+        raise self._fenced(job_id)
+
+    def withdraw(self, job_id: str) -> None:
+        """Remove the claim, if it still is ours."""
+        epoch = self._claims.pop(job_id, None)
+        if epoch is not None and self._object(self._key(job_id, _CLAIM))[0] == str(epoch).encode():
+            self._delete(self._key(job_id, _CLAIM))
+
     def write(self, job_id: str, name: str, data: bytes) -> None:
         """Replace an object, after the lines that were appended before."""
+        self._require_claim(job_id)
         key = self._key(job_id, name)
         spool = self._spools.get(job_id)
         if spool is not None:
@@ -127,13 +156,14 @@ class S3Artifacts:
             for page in self._pages(prefix, after=prefix + after)
             for entry in page.get("Contents", [])
         )
+        shown = (entry for entry in objects if entry["Key"] != f"{prefix}{_CLAIM}")
         return [
             ArtifactFile(
                 name=entry["Key"].removeprefix(prefix),
                 size=entry["Size"],
                 modified_at=entry["LastModified"].timestamp(),
             )
-            for entry in itertools.islice(objects, limit)
+            for entry in itertools.islice(shown, limit)
         ]
 
     def link(self, job_id: str, name: str) -> str:
@@ -148,6 +178,7 @@ class S3Artifacts:
 
     def delete(self, job_id: str, folder: str) -> None:
         """Remove every object under a folder."""
+        self._require_claim(job_id)
         spool = self._spools.get(job_id)
         if spool is not None:
             spool.forget(folder)
@@ -164,6 +195,7 @@ class S3Artifacts:
 
     def publish(self, job_id: str) -> None:
         """Upload appended lines and, when it is time again, the local folder."""
+        self._require_claim(job_id)
         spool = self._spool(job_id)
         self._upload_lines(job_id, spool)
         now = self._now()
@@ -175,12 +207,30 @@ class S3Artifacts:
         """Upload the local folder and remove it."""
         spool = self._spools.get(job_id)
         if spool is not None:
-            self._upload_folder(job_id, spool)
+            try:
+                self._require_claim(job_id)
+                self._upload_folder(job_id, spool)
+            except ArtifactError as error:
+                _LOG.warning("files not published", extra={"job": job_id, "why": str(error)})
             self._drop(job_id)
 
     def locate(self, job_id: str) -> str:
         """Return the job's address in S3."""
         return f"s3://{self._bucket}/{self._key(job_id, '')}"
+
+    def _require_claim(self, job_id: str) -> None:
+        """Look whether the claim that was made, if any, is still the newest."""
+        epoch = self._claims.get(job_id)
+        if epoch is not None:
+            newest, _ = self._object(self._key(job_id, _CLAIM))
+            if newest != str(epoch).encode():
+                raise self._fenced(job_id)
+
+    def _fenced(self, job_id: str) -> FencedError:
+        return FencedError(
+            f"{self.locate(job_id)}: nothing is written: another learner has the job by now, or it "
+            "was deleted"
+        )
 
     def _key(self, job_id: str, name: str) -> str:
         path = PurePosixPath(job_id, name)
@@ -250,7 +300,10 @@ class S3Artifacts:
         # The SDK may have sent it twice, and this be the answer to the second time.
         current, etag = self._object(key)
         if etag is None or current != data:
-            raise self._unusable("write", key, "somebody else changed it since it was last seen")
+            raise FencedError(
+                f"s3://{self._bucket}/{key}: nothing is written: somebody else changed it since it "
+                "was last seen"
+            )
         return etag
 
     def _upload_folder(self, job_id: str, spool: Spool) -> None:

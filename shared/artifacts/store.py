@@ -21,6 +21,10 @@ class ArtifactError(RuntimeError):
     """A run's files cannot be read or written; the message names the path and the fix."""
 
 
+class FencedError(ArtifactError):
+    """Another learner has claimed the job since, or the job was deleted: nothing was written."""
+
+
 LINK_S = 900
 """How long a link to a file in a bucket is good for."""
 
@@ -39,6 +43,19 @@ class ArtifactFile:
 
 class ArtifactStore(Protocol):
     """Files of jobs, by job id and relative name."""
+
+    def claim(self, job_id: str, epoch: int) -> None:
+        """Let nobody write the job's files from now on who claimed them with a smaller epoch.
+
+        Whatever this store writes or removes of the job afterwards raises `FencedError` once
+        somebody has claimed it with a larger one, or deleted it. It ends the claim before it.
+
+        Raises:
+            FencedError: Somebody has by now; nothing is changed.
+        """
+
+    def withdraw(self, job_id: str) -> None:
+        """Undo a claim that came too late, with whatever it made."""
 
     def write(self, job_id: str, name: str, data: bytes) -> None:
         """Replace a file as a whole, durably."""

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from shared.contracts.jobs import Job, StopReason
 from shared.contracts.learner_kind import MachineKind
-from shared.contracts.message import Identifier, JobId, Message, NonNegativeFloat, Number
+from shared.contracts.message import Count, Identifier, JobId, Message, NonNegativeFloat, Number
 from shared.contracts.rounds import EvaluationResult
 
 _LEASE_HASH_DIGITS = 12
@@ -45,6 +45,8 @@ class Lease(Message):
     job: Job
     expires_in_s: NonNegativeFloat
     heartbeat_every_s: NonNegativeFloat
+    epoch: Count = 0
+    """Counts the job's leases: of two, the newer one has the larger."""
     cache_url: str | None = None
     """Of an `external` job: the trajectory cache, as the scaler reaches it. It may hold a password,
     so it is told to whoever holds the API's token and to nobody else."""

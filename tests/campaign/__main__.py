@@ -79,7 +79,7 @@ def _played(folder: Path, seed: int, index: int, digests: dict[int, str]) -> Out
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     expected = digests[schedule.job.seed] if schedule.synchronous else None
-    with Stage(place) as stage:
+    with Stage(place, learners=schedule.learners) as stage:
         outcome = play(schedule, stage, expected=expected)
     _file(folder, index).write_text(outcome.model_dump_json(indent=1))
     if not outcome.bad:
@@ -123,6 +123,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
         ("actors launched twice", sum(outcome.launched_twice for outcome in outcomes)),
         ("over budget", sum(outcome.over_budget_usd > 0 for outcome in outcomes)),
         ("unequal weights", sum(outcome.equal_weights is False for outcome in outcomes)),
+        ("late lines in a ledger", sum(outcome.late_usd > 0 for outcome in outcomes)),
         ("lost evaluations", sum(outcome.lost_evaluations for outcome in outcomes)),
         ("compared weights", sum(outcome.equal_weights is not None for outcome in outcomes)),
         ("failed and resumed", sum(outcome.resumes for outcome in outcomes)),

@@ -25,6 +25,7 @@ from tests.campaign.checks import (
     used_twice,
     weights_digest,
 )
+from tests.campaign.pausing import pause_holder, wake, written_usd
 from tests.campaign.schedule import NUM_SEEDS, ROUNDS, Schedule, Strike, job_spec
 from tests.e2e.runs import PATIENCE_S, mend, train
 from tests.patience import ANSWER_S
@@ -64,6 +65,8 @@ class Outcome(Message):
     """0 where rounds overlap: such a round is not launched again."""
     begun_anew: int
     """Episodes that were to go on and could not."""
+    late_usd: float = 0.0
+    """What a learner that was paused wrote into the run's ledger after its end."""
     waits_s: tuple[float, ...]
     """From all processes being up again to the next progress of the job, for each restart."""
     resumes: int
@@ -83,6 +86,7 @@ class Outcome(Message):
             or self.equal_weights is False
             or self.lost_evaluations
             or self.begun_anew
+            or self.late_usd
         )
 
 
@@ -91,11 +95,13 @@ class Stage:
 
     Args:
         folder: Its whole path; for runs, logs and the emulator's journal.
+        learners: How many it has.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, learners: int = 1) -> None:
         self.runs_dir = folder / "runs"
         self.journal = folder / "journal.jsonl"
+        self._learners = learners
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -109,7 +115,9 @@ class Stage:
         """Start a system on the folder, in place of the one there is."""
         self._open.close()
         journal = {"emulator": {"NITRO_EMULATOR_JOURNAL": str(self.journal)}}
-        self.system = self._open.enter_context(LocalSystem(self.runs_dir, environment=journal))
+        self.system = self._open.enter_context(
+            LocalSystem(self.runs_dir, learners=self._learners, environment=journal)
+        )
         self.client = self._open.enter_context(NitroClient(self.system.api_url, self.system.token))
         self.system.wait_ready()
 
@@ -126,6 +134,11 @@ class Stage:
     def break_actors(self, **faults: float) -> None:
         url = f"{self.system.lambda_url}/emulator/faults"
         httpx.put(url, json=faults, headers=self._operator, timeout=ANSWER_S).raise_for_status()
+
+    def launched(self, job_id: str) -> int:
+        """Return how many actors the newest round of a job has."""
+        plan = [*self.client.every_round(job_id)][-1].plan
+        return plan.num_actors + plan.num_evaluations
 
     def in_flight(self) -> int:
         url = f"{self.system.lambda_url}/emulator/stats"
@@ -153,6 +166,8 @@ class _Scene:
     ended_at: dict[str, list[float]] = field(default_factory=dict)
     waits_s: list[float] = field(default_factory=list)
     resumes: int = 0
+    paused: str | None = None
+    """The learner that was."""
 
 
 def play(schedule: Schedule, stage: Stage, *, expected: str | None) -> Outcome:
@@ -172,8 +187,9 @@ def play(schedule: Schedule, stage: Stage, *, expected: str | None) -> Outcome:
         for strike in schedule.strikes:
             _strike(scene, strike)
         _until(scene, lambda job: job.status == "succeeded")
+        late_usd = _wake(scene)
     except PlayError as error:
-        lost = str(error)
+        lost, late_usd = str(error), 0.0
     job = stage.client.get(job_id)
     if lost is None and job.progress.rounds != ROUNDS:
         lost = f"succeeded after {job.progress.rounds} of {ROUNDS} rounds"
@@ -195,6 +211,7 @@ def play(schedule: Schedule, stage: Stage, *, expected: str | None) -> Outcome:
         equal_weights=equal,
         lost_evaluations=lost_evaluations(stage.runs_dir, job_id) if schedule.synchronous else 0,
         begun_anew=begun_anew(stage.runs_dir, job_id),
+        late_usd=late_usd,
         waits_s=tuple(scene.waits_s),
         resumes=scene.resumes,
         attempts=tuple(r.plan.attempt for r in stage.client.every_round(job_id)),
@@ -213,6 +230,12 @@ def _strike(scene: _Scene, strike: Strike) -> None:
     if strike.moment == "in flight":
         stage.break_actors(start_delay_ms=_HOLD_MS)
         _until(scene, lambda job: job.status == "succeeded" or stage.in_flight() > 0)
+    if strike.pause:
+        # All of them, as a scaler that is stopped sends no more.
+        _until(scene, lambda job: stage.in_flight() >= stage.launched(job.job_id))
+        stage.break_actors()
+        scene.paused = pause_holder(stage.system, stage.client, stage.runs_dir / scene.job_id)
+        return
     _end_and_start_again(scene, strike)
     up = time.monotonic()
     stage.break_actors()
@@ -221,6 +244,16 @@ def _strike(scene: _Scene, strike: Strike) -> None:
     )
     _until(scene, lambda job: _reached(job, before + 1))
     scene.waits_s.append(round(time.monotonic() - up, 3))
+
+
+def _wake(scene: _Scene) -> float:
+    """Let a paused learner go on; return what it adds to the bill that another one has written."""
+    if scene.paused is None:
+        return 0.0
+    folder = scene.stage.runs_dir / scene.job_id
+    written = written_usd(folder)
+    wake(scene.stage.system, scene.paused, scene.job_id)
+    return written_usd(folder) - written
 
 
 def _end_and_start_again(scene: _Scene, strike: Strike) -> None:

@@ -23,6 +23,7 @@ NUM_SEEDS = 3
 """Seeds of the jobs: few, so that few undisturbed runs are needed to compare with."""
 _WHOLE_SHARE = 0.25
 _TROUBLE_SHARE = 0.3
+_PAUSE_SHARE = 0.1
 _OFF_POLICY_SHARE = 0.2
 _MOST_STRIKES = 3
 
@@ -39,12 +40,15 @@ class Strike:
     """Processes in the order they end, and how; then they are started again together."""
     whole: bool = False
     """Whether the whole system is closed and another one started on its folder instead."""
+    pause: bool = False
+    """Whether the job's learner is stopped instead, and wakes when another has ended the job."""
     trouble: Trouble | None = None
     """What goes wrong with actors instead, and no process ends."""
 
     def __str__(self) -> str:
         ended = "+".join(f"{name}:{signal}" for name, signal in self.victims)
         what = self.trouble or (f"whole system ({ended})" if self.whole else ended)
+        what = "learner paused" if self.pause else what
         return f"{what} at round {self.round} {self.moment}"
 
 
@@ -58,6 +62,11 @@ class Schedule:
     strikes: tuple[Strike, ...]
 
     @property
+    def learners(self) -> int:
+        """How many there must be: a second one takes over from one that is paused."""
+        return 1 + any(strike.pause for strike in self.strikes)
+
+    @property
     def synchronous(self) -> bool:
         """Whether its weights must be those of an undisturbed run."""
         return self.job.open_rounds == 1
@@ -67,11 +76,18 @@ def draw(seed: int, index: int) -> Schedule:
     """Return schedule `index` of a campaign."""
     dice = random.Random(f"{seed}/{index}")
     rounds = sorted(dice.choices(range(ROUNDS), k=dice.randint(1, _MOST_STRIKES)))
+    job = job_spec(dice.randrange(NUM_SEEDS), off_policy=dice.random() < _OFF_POLICY_SHARE)
+    strikes = tuple(_strike(dice, round_index) for round_index in rounds)
+    # By dice of its own, so that all other schedules stay as they were before there were pauses.
+    pauses = random.Random(f"{seed}/{index}/paused")
+    if pauses.random() < _PAUSE_SHARE:
+        round_index = pauses.randrange(1, ROUNDS - 2)
+        strikes = (Strike(round=round_index, moment="in flight", pause=True),)
     return Schedule(
         seed=seed,
         index=index,
-        job=job_spec(dice.randrange(NUM_SEEDS), off_policy=dice.random() < _OFF_POLICY_SHARE),
-        strikes=tuple(_strike(dice, round_index) for round_index in rounds),
+        job=job,
+        strikes=strikes,
     )
 
 

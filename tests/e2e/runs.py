@@ -21,6 +21,8 @@ FAST_LEASES = {
         "NITRO_LEASE_TTL_S": "3",
         "NITRO_HEARTBEAT_EVERY_S": "0.3",
         "NITRO_CLIENT_GRACE_S": "2",
+        # Asking an actor once more would be one more invocation, which a fault may strike.
+        "NITRO_ENVIRONMENT_TTL_S": "3600",
     }
 }
 """A dead learner's job is claimed again soon, and one whose client is dead ends soon."""

@@ -30,6 +30,7 @@ def test_a_job_survives_whatever_ends_around_it(
     stage: Stage, digests: dict[int, str], index: int
 ) -> None:
     schedule = draw(SEED, index)
+    assert schedule.learners == 1, "pauses are played by test_paused_learner.py"
     expected = digests[schedule.job.seed] if schedule.synchronous else None
     outcome = play(schedule, stage, expected=expected)
     # No wait is bounded but by patience, which is less than a round's deadline.

@@ -25,6 +25,7 @@ class HeldLease:
     def __init__(self, lease: Lease, scaler: ScalerClient, shutdown: threading.Event) -> None:
         self.lease_id = lease.lease_id
         self.job = lease.job
+        self.epoch = lease.epoch
         self._every_s = lease.heartbeat_every_s
         self._scaler = scaler
         self._shutdown = shutdown

@@ -122,6 +122,8 @@ class JobRecord(Message):
     longest_learner_s: NonNegativeFloat = 0.0
     costs: RoundCosts | None = None
     """What its rounds cost on average; None before one is billed."""
+    num_leases: Count = 0
+    """Leases given of it so far."""
     lost_leases: Count = 0
     """Leases that learners let expire since a round last ended."""
     projected_wall_s: NonNegativeFloat = 0.0

@@ -15,7 +15,7 @@ from services.scaler.book.book import Book
 from services.scaler.book.records import Change, JobRecord, LeaseRecord
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending, stop_holding
-from shared.contracts.jobs import Job, JobStatus, StopReason
+from shared.contracts.jobs import JobStatus, StopReason
 from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import Lease, LeaseState, hash_of_lease
 
@@ -57,8 +57,9 @@ class LeaseService:
             if not self._free(candidate, learner_id):
                 continue
             lease_id = f"lease-{secrets.token_hex(8)}"
-            job = self._take(candidate.job.job_id, lease_id, learner_id)
-            if job is not None:
+            record = self._take(candidate.job.job_id, lease_id, learner_id)
+            if record is not None:
+                job = record.job
                 _LOG.info(
                     "job leased",
                     extra={
@@ -72,6 +73,7 @@ class LeaseService:
                     job=job,
                     expires_in_s=self.ttl_s,
                     heartbeat_every_s=self.heartbeat_every_s,
+                    epoch=record.num_leases,
                     cache_url=None if job_id is None else self.cache_url,
                 )
         return None
@@ -166,7 +168,7 @@ class LeaseService:
         # seems a little longer is of a clock that was corrected, or of another scaler's.
         return not 0 < left_s <= 2 * self.ttl_s
 
-    def _take(self, job_id: str, lease_id: str, learner_id: str) -> Job | None:
+    def _take(self, job_id: str, lease_id: str, learner_id: str) -> JobRecord | None:
         taken: list[str] = []
 
         def decide(record: JobRecord) -> Change | None:
@@ -195,11 +197,16 @@ class LeaseService:
             status = "running" if job.status == "queued" else job.status
             job = job.model_copy(update={"status": status, "started_at": job.started_at or now})
             held = self.spending.begin_holding(record, now)
-            updated = {"lease": lease, "job": job, "lost_leases": lost}
+            updated = {
+                "lease": lease,
+                "job": job,
+                "num_leases": record.num_leases + 1,
+                "lost_leases": lost,
+            }
             return Change(record=held.model_copy(update=updated))
 
         record = self.change(job_id, decide)
-        return record.job if record is not None and taken else None
+        return record if taken else None
 
 
 def held_lease(record: JobRecord, lease_id: str) -> LeaseRecord:

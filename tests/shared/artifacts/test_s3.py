@@ -45,7 +45,7 @@ def test_a_learner_that_lost_its_job_can_write_neither_lines_nor_a_checkpoint(
     current.append("job", "rounds.jsonl", "1 by the current one")
     current.write("job", "checkpoints/000002/state.json", b"current")
     lost.append("job", "rounds.jsonl", "1 by the lost one")
-    with pytest.raises(ArtifactError, match=r"runs/job/rounds.jsonl: somebody else changed it"):
+    with pytest.raises(ArtifactError, match=r"rounds.jsonl: nothing is written: somebody else"):
         lost.write("job", "checkpoints/000002/state.json", b"lost")
     with pytest.raises(ArtifactError, match="somebody else changed it"):
         lost.publish("job")

@@ -1,0 +1,161 @@
+"""A claim on a run's local folder: what is written under it passes through a folder of its own.
+
+Two learners may for a moment believe that they train the same job: one that was paused wakes long
+after its lease has run out. So each write is prepared in a folder named after the claim and then
+renamed into place, and each removal is a rename out of it. A newer claim removes that folder, and
+the old one can write nothing more, at whatever moment it was paused.
+
+Lines are the exception: they are appended to a file that is opened before the claim is looked at.
+A newer claim replaces such files as its first act, so a line that comes later lands in a file that
+nobody reads.
+
+All paths are relative to the folder as it was claimed. Once it is deleted, nothing brings it back.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path, PurePosixPath
+
+from shared.artifacts.store import FencedError
+
+_NAME = re.compile(r"^\.claim-(\d+)$")
+
+
+class Claim:
+    """A folder that this process may write until somebody claims it with a larger epoch."""
+
+    def __init__(self, base: Path, epoch: int) -> None:
+        """Claim an existing folder.
+
+        Raises:
+            FencedError: It is claimed with a larger epoch.
+            OSError: It cannot be written.
+        """
+        self._base = base
+        self._own = f".claim-{epoch}"
+        self._folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # Ours first: whoever claims at the same time then sees it, or is seen.
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._own, dir_fd=self._folder)
+            self._settle(epoch)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the folder that was claimed is gone; another one may be in its place."""
+        return os.fstat(self._folder).st_nlink == 0
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file as a whole, durably."""
+        staged = f"{self._own}/{PurePosixPath(name).name}"
+        file = self._open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        _write_out(file, data)
+        self._make_parents(name)
+        try:
+            os.replace(staged, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except FileNotFoundError as error:
+            raise self._fenced() from error
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        parent = os.open(str(PurePosixPath(name).parent), flags, dir_fd=self._folder)
+        _sync(parent)
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add to the end of a file, durably."""
+        file = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            os.stat(self._own, dir_fd=self._folder)
+        except FileNotFoundError as error:
+            os.close(file)
+            raise self._fenced() from error
+        _write_out(file, data)
+
+    def delete(self, name: str) -> None:
+        """Remove a folder; nothing happens if there is none."""
+        trash = f"{self._own}/{PurePosixPath(name).name}.gone"
+        self._remove(trash)
+        try:
+            self._move(name, trash)
+        except FileNotFoundError as error:
+            if self._is_held():
+                return
+            raise self._fenced() from error
+        self._remove(trash)
+
+    def withdraw(self) -> None:
+        """Remove what the claim made: its own folder, and the run's if nothing is in it."""
+        with contextlib.suppress(OSError):
+            os.rmdir(self._own, dir_fd=self._folder)
+            self._base.rmdir()
+
+    def close(self) -> None:
+        """Let go of the folder; the claim stands against smaller epochs."""
+        os.close(self._folder)
+
+    def _settle(self, epoch: int) -> None:
+        found = {name: _NAME.match(name) for name in self._entries()}
+        claims = {name: int(match[1]) for name, match in found.items() if match}
+        if max(claims.values(), default=epoch) > epoch:
+            with contextlib.suppress(OSError):
+                os.rmdir(self._own, dir_fd=self._folder)
+            raise self._fenced()
+        for name, number in claims.items():
+            if number < epoch:
+                # At one stroke: whoever writes through it finds it gone as a whole.
+                self._move(name, f"{self._own}/{name}")
+                self._remove(f"{self._own}/{name}")
+
+    def _is_held(self) -> bool:
+        return self._own in self._entries()
+
+    def _entries(self) -> list[str]:
+        with os.scandir(self._folder) as entries:
+            return [entry.name for entry in entries]
+
+    def _move(self, name: str, place: str) -> None:
+        os.rename(name, place, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+
+    def _remove(self, name: str) -> None:
+        shutil.rmtree(name, ignore_errors=True, dir_fd=self._folder)
+
+    def _open(self, name: str, flags: int) -> int:
+        try:
+            return os.open(name, flags, 0o644, dir_fd=self._folder)
+        except FileNotFoundError as error:
+            raise self._fenced() from error
+
+    def _make_parents(self, name: str) -> None:
+        for parent in reversed(PurePosixPath(name).parents[:-1]):
+            try:
+                os.mkdir(str(parent), dir_fd=self._folder)
+            except FileExistsError:
+                pass
+            except FileNotFoundError as error:
+                raise self._fenced() from error
+
+    def _fenced(self) -> FencedError:
+        what = "the job was deleted" if self.is_deleted else "another learner has the job by now"
+        return FencedError(f"{self._base}: nothing is written: {what}")
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder outlive a power cut, as its files' contents do."""
+    _sync(os.open(path, os.O_RDONLY))
+
+
+def _sync(folder: int) -> None:
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write_out(file: int, data: bytes) -> None:
+    with open(file, "wb", closefd=True) as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
