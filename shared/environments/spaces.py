@@ -17,6 +17,7 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
+from shared.environments.flattening import flattening_advice
 from shared.policy.distributions import MAX_CHOICES
 
 MIN_IMAGE_SIDE = 36
@@ -46,10 +47,8 @@ def check_observation_space(env_id: str, space: Space[Any]) -> None:
     """
     seen = f"env_id {env_id!r} has observations {space!s:.200}"
     if isinstance(space, Dict | Tuple | Discrete | MultiBinary | MultiDiscrete):
-        raise UnsupportedEnvironment(
-            f"{seen}; supported are boxes of numbers. If a plain vector of all its parts will do, "
-            "name Gymnasium's wrapper: wrappers=[{name: FlattenObservation}]"
-        )
+        advice = flattening_advice(space, image_side=MIN_IMAGE_SIDE, most_values=_MAX_VALUES)
+        raise UnsupportedEnvironment(f"{seen}; supported are boxes of numbers; {advice}")
     if not (isinstance(space, Box) and space.dtype.kind in _NUMBERS):
         raise UnsupportedEnvironment(f"{seen}; supported are boxes of real numbers")
     num_values = int(np.prod(space.shape, dtype=np.int64))
@@ -78,8 +77,9 @@ def check_action_space(env_id: str, space: Space[Any]) -> None:
     if isinstance(space, Box):
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
             raise UnsupportedEnvironment(
-                f"env_id {env_id!r} has unbounded actions {space!s:.200}; "
-                "every action needs finite bounds to be scaled to"
+                f"env_id {env_id!r} has unbounded actions {space!s:.200}; every action needs "
+                "finite bounds to be scaled to: name the wrapper that sets them, "
+                "wrappers=[{name: BoundAction, kwargs: {low: -1.0, high: 1.0}}]"
             )
     elif num_values > MAX_CHOICES:
         raise UnsupportedEnvironment(

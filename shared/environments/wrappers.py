@@ -15,6 +15,7 @@ import gymnasium
 from gymnasium import wrappers
 
 from shared.contracts.job_spec import WrapperRef
+from shared.environments.bound_action import BoundAction
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.environments.told_errors import error_text
 
@@ -24,6 +25,7 @@ MakeWrapper = Callable[..., Env]
 
 
 _REGISTERED: dict[str, MakeWrapper] = {
+    "BoundAction": BoundAction,
     "ClipReward": wrappers.ClipReward,
     "FlattenObservation": wrappers.FlattenObservation,
     "FrameStackObservation": wrappers.FrameStackObservation,

@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium import spaces, wrappers
 
 from shared.environments.adapters import ChannelsFirst, FlatAction, VectorObservation
+from shared.environments.bound_action import BoundAction
 from shared.environments.state.keeper import (
     STATELESS,
     Arrays,
@@ -93,6 +94,7 @@ WRAPPERS: dict[type, Keeper] = {
     wrappers.TimeLimit: Keeper(_get_elapsed, _set_elapsed),
     wrappers.OrderEnforcing: Keeper(_get_order, _set_order),
     wrappers.PassiveEnvChecker: Keeper(STATELESS.get, _set_checked),
+    BoundAction: STATELESS,
     wrappers.ClipReward: STATELESS,
     wrappers.FlattenObservation: STATELESS,
     wrappers.GrayscaleObservation: STATELESS,
