@@ -10,13 +10,8 @@ import pytest
 
 from services.scaler.api.problem import ApiError
 from services.scaler.book.records import JobRecord
-from services.scaler.jobs.admission import (
-    MAX_TRAJECTORY_BYTES,
-    Admission,
-    budget_errors,
-    round_bytes,
-    trajectory_errors,
-)
+from services.scaler.jobs.admission import Admission, budget_errors
+from services.scaler.jobs.cache_use import MAX_TRAJECTORY_BYTES, round_bytes, trajectory_errors
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.launching.invoker import MAX_EVENT_BYTES
 from services.scaler.launching.lambda_function import LambdaFunction

@@ -3,7 +3,7 @@
 import pytest
 
 from services.scaler.jobs.admission import admitted
-from services.scaler.jobs.cache_traffic import traffic_warnings
+from services.scaler.jobs.cache_use import traffic_warnings
 from services.scaler.jobs.network_size import network_weights
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job

@@ -1,0 +1,161 @@
+"""What a job asks of the trajectory cache: memory for its rounds, and network for its policies.
+
+A small node may exceed what its network sustains for some minutes, on credits that it saves while
+it idles.
+"""
+
+import math
+from collections.abc import Iterator
+
+from services.scaler.gradients.pricing import calls_per_update
+from services.scaler.jobs.network_size import bytes_per_weight, network_weights
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+)
+from shared.contracts.going_on import going_on, replay_bytes
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.problem import FieldError
+from shared.deployment.machines import network_mb_per_s, node_for_traffic, smallest_node
+
+_MB = 1024 * 1024
+MAX_TRAJECTORY_BYTES = 256 * _MB
+"""What the learner takes in at most: the codec's own limit, whose module needs NumPy."""
+_SCALARS_PER_STEP = 10
+"""Bytes per step of reward, log-probability and the two end marks."""
+_EPISODE_BYTES = 8
+"""Return and length of an episode, which may last a single step."""
+_LEAST_SNAPSHOT_BYTES = 12 * 1024
+"""Where one episode was left: no game's takes more, though some begin with a sixth of it."""
+_SNAPSHOT_GROWTH = 1.5
+"""How much larger than after its first step it may become, in an environment of one's own."""
+_HEADER_BYTES = 1 << 16
+"""More than a trajectory's header has."""
+_LONGEST_S = 5.0
+"""Above it the cache's network, and not the simulators, sets the pace of most rounds."""
+
+
+def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
+    """Yield the error of trajectories that no learner would take in."""
+    # One more for each episode cut short, which the learner values apart. Those that were taken up
+    # may be cut at once.
+    longest = spec.steps_of(spec.actors.min)
+    limits = (environment.max_episode_steps, spec.episodes.cut_at)
+    taken_up = 0 if going_on(spec, environment) == "no" else spec.envs_per_actor
+    num_finals = max(longest // limit + taken_up if limit else 0 for limit in limits)
+    num_observations = longest + spec.envs_per_actor + num_finals
+    # Frames that are stacked come once each; the learner has them as often as they are seen.
+    seen = _observation_bytes(environment) * num_observations
+    step_bytes = _action_bytes(environment.action) + _SCALARS_PER_STEP + _EPISODE_BYTES
+    sent = seen // (environment.observation.frame_stack or 1) + step_bytes * longest
+    sent += _snapshots_bytes(spec, environment)
+    needed = max(seen, sent + _HEADER_BYTES)
+    if needed > MAX_TRAJECTORY_BYTES:
+        message = (
+            f"a trajectory of {longest} steps may have {needed / _MB:.1f} MB, the "
+            f"learner accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower {spec.size_field}"
+        )
+        yield FieldError(field=spec.size_field, message=message)
+
+
+def cache_errors(
+    spec: JobSpec, environment: EnvironmentSpec, cache_bytes: int, beside: int
+) -> Iterator[FieldError]:
+    """Yield the error of rounds that do not fit into the cache, beside so much of other jobs."""
+    needed = round_bytes(spec, environment)
+    if needed + beside > cache_bytes:
+        rounds = "a round" if spec.open_rounds == 1 else f"{spec.open_rounds} open rounds"
+        steps, name = spec.steps_of(spec.actors.max), spec.size_field
+        taken, wait = "", ""
+        if beside:
+            taken = (
+                f" and a job with the other kind of learner may take {beside / _MB:.0f} MB of it"
+            )
+            wait = "wait until that job has ended, "
+        message = (
+            f"{rounds} of {spec.actors.max} actors with {steps} steps "
+            f"may take {needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB{taken}; "
+            f"{wait}lower {name} or actors.max, or {_larger_cache((needed + beside) / _MB)}"
+        )
+        yield FieldError(field=name, message=message)
+
+
+def _larger_cache(memory_mb: float) -> str:
+    node = smallest_node(memory_mb)
+    if node is None:
+        return "use a cache of one's own (NITRO_CACHE_MEMORY_MB): no size that is known would do"
+    return f"use a cache as large as {node} (cache_node_type; elsewhere NITRO_CACHE_MEMORY_MB)"
+
+
+def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
+    """Return what a job's open rounds, at their largest, keep in the cache.
+
+    Trajectories are counted uncompressed, stacked frames once each, with one extra observation per
+    environment and episode cut short left out; the policy's weights, without their header and the
+    observations' scale, are added once for each open round and once for the next.
+    """
+    frames = _observation_bytes(environment) // (environment.observation.frame_stack or 1)
+    step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP
+    actor_bytes = step_bytes * (spec.steps_of(spec.actors.max) + spec.envs_per_actor)
+    weights = network_weights(spec, environment)
+    rounds = spec.open_rounds
+    # Where an episode was left is there for its round, with its trajectory, and for the next round.
+    copies = 2 * rounds + 1
+    per_actor = rounds * actor_bytes + copies * _snapshots_bytes(spec, environment)
+    updates = _update_bytes(spec, environment, weights)
+    return spec.actors.max * per_actor + (rounds + 1) * bytes_per_weight(spec) * weights + updates
+
+
+def _snapshots_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
+    """Return what an actor says at most of where it left its episodes; 0 if none go on."""
+    how = going_on(spec, environment)
+    if how == "no":
+        return 0
+    if how == "replay":
+        return replay_bytes(spec, environment) * spec.envs_per_actor
+    grown = math.ceil(_SNAPSHOT_GROWTH * environment.snapshot_bytes)
+    return max(_LEAST_SNAPSHOT_BYTES, grown) * spec.envs_per_actor
+
+
+def _update_bytes(spec: JobSpec, environment: EnvironmentSpec, weights: int) -> int:
+    """Return what an update whose gradients functions compute keeps there: slices and weights."""
+    calls, functions = calls_per_update(spec), spec.learner_functions
+    if not calls:
+        return 0
+    passes = calls // functions.slices
+    samples = spec.steps_of(spec.actors.max) * spec.actors.max
+    # Action and both parts of the policy's outputs are as wide; five numbers stand beside them.
+    sample_bytes = _observation_bytes(environment) + 3 * _action_bytes(environment.action) + 20
+    # Weights and gradients, of the policy and of the value function.
+    in_flight = 2 * (functions.num + 1) * 2 * 4 * weights
+    return passes * samples * sample_bytes + in_flight
+
+
+def _observation_bytes(environment: EnvironmentSpec) -> int:
+    observation = environment.observation
+    return math.prod(observation.shape) * (1 if observation.dtype == "uint8" else 4)
+
+
+def _action_bytes(action: ActionSpec) -> int:
+    """Return the bytes of one action on the wire."""
+    if isinstance(action, ContinuousActionSpec):
+        return 4 * len(action.low)
+    return 8 * (1 if isinstance(action, DiscreteActionSpec) else len(action.num_choices))
+
+
+def traffic_warnings(spec: JobSpec, environment: EnvironmentSpec, node: str) -> tuple[str, ...]:
+    """Return the warning that a cache's node is slow for a job, if it is."""
+    policy_mb = bytes_per_weight(spec) * network_weights(spec, environment) / 1e6
+    round_mb = policy_mb * spec.actors.max
+    rate = network_mb_per_s(node)
+    takes_s = round_mb / rate
+    if takes_s <= _LONGEST_S:
+        return ()
+    larger = node_for_traffic(round_mb / _LONGEST_S)
+    return (
+        f"{spec.actors.max} actors fetch {round_mb:.0f} MB of weights a round, which takes "
+        f"{takes_s:.0f} s at the {rate:g} MB/s that {node} sustains: use {larger} "
+        "(cache_node_type), fewer actors, or policy_precision float16",
+    )
