@@ -9,11 +9,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from nitro.errors import CommandError
+from nitro.errors import EXIT_FAILED, CommandError
 
 LOOPBACK = "127.0.0.1"
 _LOWEST = 10_000
 _USUAL_OUTGOING = 32_768
+_REACHED_S = 5.0
+"""A connection within one machine takes a fraction of a millisecond."""
 _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -92,6 +94,23 @@ def held_ports(count: int) -> Iterator[list[int]]:
         if sys.platform != "linux":
             stack.close()
         yield found
+
+
+def require_loopback() -> None:
+    """Make sure that programs on this machine reach each other.
+
+    Raises:
+        CommandError: They do not; names the interface.
+    """
+    try:
+        with socket.create_server((LOOPBACK, 0)) as listener:
+            socket.create_connection(listener.getsockname(), timeout=_REACHED_S).close()
+    except OSError as error:
+        raise CommandError(
+            f"this machine does not reach itself at {LOOPBACK} ({error.strerror or error}): bring "
+            "the loopback interface up, on Linux by: ip link set lo up",
+            exit_code=EXIT_FAILED,
+        ) from error
 
 
 def require_free(port: int, *, setting: str) -> None:

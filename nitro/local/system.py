@@ -31,7 +31,7 @@ from nitro.local.plan import (
     learner_name,
     plan_processes,
 )
-from nitro.local.ports import LOOPBACK, held_ports, require_free
+from nitro.local.ports import LOOPBACK, held_ports, require_free, require_loopback
 from nitro.local.processes import ManagedProcess
 from nitro.local.state_folder import StateFolder
 from shared.service.cores import usable_cores
@@ -235,6 +235,7 @@ class LocalSystem:
             self._state.release()
 
     def _start(self) -> None:
+        require_loopback()
         if self._api_port is not None:
             require_free(self._api_port, setting="--port")
         if self._own_cache_url is not None:

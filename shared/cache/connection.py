@@ -85,6 +85,7 @@ class CacheConnection:
             ) from None
         self._max_age_s = max_age_s
         self._turn = threading.Lock()
+        self._is_closed = False
         self._idle_s = idle_s
         # The wall clock goes on while a Lambda environment is frozen.
         self._opened_at = self._used_at = time.time()
@@ -93,8 +94,9 @@ class CacheConnection:
         self._block_s = timeout_s / 2
 
     def close(self) -> None:
-        """Close the connection, once nobody is in the middle of a command."""
+        """Close the connection for good, once nobody is in the middle of a command."""
         with self._turn:
+            self._is_closed = True
             self._client.close()
 
     def __enter__(self) -> Self:
@@ -125,6 +127,9 @@ class CacheConnection:
     def _errors(self, doing: str) -> Iterator[None]:
         try:
             with self._turn:
+                if self._is_closed:
+                    # The client would open another one, which nobody closes.
+                    raise CacheError(f"trajectory cache at {self._address}: it was closed before")
                 now = time.time()
                 if now - self._opened_at >= self._max_age_s:
                     self._opened_at = now

@@ -1,6 +1,8 @@
 import contextlib
 import itertools
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -93,3 +95,29 @@ def test_a_port_in_use_is_named_with_its_setting() -> None:
         port = listener.getsockname()[1]
         with pytest.raises(CommandError, match=f"--port: port {port} cannot be used.*choose"):
             require_free(port, setting="--port")
+
+
+def _without_loopback(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program where there is no network at all."""
+    return subprocess.run(
+        ["unshare", "--map-root-user", "--net", sys.executable, "-c", program],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def _can_unshare() -> bool:
+    return bool(shutil.which("unshare")) and _without_loopback("pass").returncode == 0
+
+
+@pytest.mark.skipif(not _can_unshare(), reason="needs namespaces of one's own")
+def test_a_machine_that_does_not_reach_itself_starts_nothing(tmp_path: Path) -> None:
+    started = _without_loopback(
+        "from nitro.local.system import LocalSystem\n"
+        f"with LocalSystem({str(tmp_path / 'runs')!r}): pass"
+    )
+    assert "does not reach itself at 127.0.0.1" in started.stderr
+    assert "ip link set lo up" in started.stderr
+    assert not (tmp_path / "runs").exists()

@@ -391,6 +391,17 @@ def test_a_server_that_dies_is_noticed_while_waiting(job: str) -> None:
         _wait(cache, job, timeout_s=30)
 
 
+def test_a_closed_client_opens_no_connection_that_nobody_closes(
+    cache_url: str, server: redis.Redis
+) -> None:
+    with TrajectoryCache(cache_url) as client:
+        client.ping()
+    before = len(server.client_list())
+    with pytest.raises(CacheError, match="it was closed before"):
+        client.ping()
+    assert len(server.client_list()) == before
+
+
 def test_a_command_the_server_refuses_is_reported(
     cache: TrajectoryCache, server: redis.Redis, job: str
 ) -> None:
