@@ -257,7 +257,7 @@ def evaluate(
     video: Annotated[
         bool, typer.Option("--video", help="Film the episodes into RUN/videos/.")
     ] = False,
-    checkpoint: Checkpoint = "newest",
+    checkpoint: Checkpoint = None,
     as_json: AsJson = False,
     environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
@@ -288,7 +288,7 @@ def export(
     run: Run,
     *,
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
-    checkpoint: Checkpoint = "newest",
+    checkpoint: Checkpoint = None,
     as_json: AsJson = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:

@@ -23,8 +23,13 @@ Runs = Annotated[
 AsJsonList = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Checkpoint = Annotated[
-    Literal["newest", "best"],
-    typer.Option("--checkpoint", help="Whose policy; `best` had the best evaluation in training."),
+    Literal["newest", "best"] | None,
+    typer.Option(
+        "--checkpoint",
+        help="Whose policy; `best` had the best evaluation in training. Default: newest, or best "
+        "where training ended at its target.",
+        show_default=False,
+    ),
 ]
 EnvironmentPackages = Annotated[
     list[str] | None,

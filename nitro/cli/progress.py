@@ -104,7 +104,16 @@ def _evaluated(record: RoundRecord) -> str:
         return number(None)
     came = len(evaluation.returns)
     missing = f" ({came} of {asked} episodes)" if came < asked else ""
-    return f"{number(fmean(evaluation.returns))}{missing}"
+    mean = number(fmean(evaluation.returns))
+    return f"{mean} of policy {evaluation.policy_version}{missing}"
+
+
+def _whose(snapshot: Snapshot) -> str:
+    """Tell which policy the newest evaluation is of."""
+    for record in reversed(snapshot.records):
+        if record.result is not None and record.result.evaluation is not None:
+            return f" of policy {record.result.evaluation.policy_version}"
+    return ""
 
 
 def _granted(plan: RoundPlan) -> str:
@@ -145,7 +154,8 @@ def panel(snapshot: Snapshot) -> RenderableType:
         ("time left", _left(snapshot.eta_s)),
         (
             "evaluation",
-            f"{number(job.progress.last_return)}  best {number(job.progress.best_return)}",
+            f"{number(job.progress.last_return)}{_whose(snapshot)}  "
+            f"best {number(job.progress.best_return)}",
         ),
         ("training", number(snapshot.training_return)),
         ("actors", actors),

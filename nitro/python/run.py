@@ -13,7 +13,7 @@ from nitro.errors import CommandError
 from nitro.local.own_environments import own_packages
 from nitro.python.makers import Maker, maker_name
 from nitro.python.pictures import Film, Picture
-from nitro.runs.checkpoints import read_policy
+from nitro.runs.checkpoints import read_policy, usual_checkpoint
 from nitro.runs.evaluate import EvaluationReport, evaluate_run
 from nitro.runs.listing import check_state, list_runs
 from nitro.runs.reading import find_run, read_run, training_return
@@ -185,7 +185,7 @@ class Run:
 def load(
     run: str | Path,
     *,
-    checkpoint: Which = "newest",
+    checkpoint: Which | None = None,
     runs_dir: str | Path = "runs",
     env: Maker | None = None,
 ) -> Run:
@@ -193,14 +193,15 @@ def load(
 
     Args:
         run: Its folder, or its job's id.
-        checkpoint: Whose policy: `newest`, or `best` for the one with the best evaluation.
+        checkpoint: Whose policy: `newest`, or `best` for the one with the best evaluation. Default:
+            newest, or best where training ended at its target.
         runs_dir: Folder of the runs, for a job's id.
         env: What made its environment, where that is registered nowhere.
 
     Raises:
         CommandError: There is no such run, or its files are damaged.
     """
-    if checkpoint not in ("newest", "best"):
+    if checkpoint not in (None, "newest", "best"):
         raise CommandError(f"checkpoint: must be newest or best, got {checkpoint!r}")
     folder = find_run(str(run), Path(runs_dir))
     own_packages(None if env is None else [maker_name(env)], runs=[folder])
@@ -231,9 +232,10 @@ def load_runs(
     return [read(Path(row.folder)) for row in rows]
 
 
-def read(folder: Path, *, checkpoint: Which = "newest") -> Run:
+def read(folder: Path, *, checkpoint: Which | None = None) -> Run:
     """Return the run that a folder on this machine holds."""
     found = read_run(folder)
+    checkpoint = checkpoint or usual_checkpoint(found.job)
     return Run(
         found.job,
         rounds=found.rounds,

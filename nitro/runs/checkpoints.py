@@ -9,11 +9,12 @@ from services.learner.record.best import evaluated_checkpoint
 from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from shared.artifacts.local import LocalArtifacts
 from shared.contracts.job_spec import Which
+from shared.contracts.jobs import Job
 from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_actions
 from shared.trajectory import codec
 
 
-def read_policy(folder: Path, which: Which = "newest") -> tuple[int, NumpyPolicy]:
+def read_policy(folder: Path, which: Which | None = None) -> tuple[int, NumpyPolicy]:
     """Return the policy of one of a run's checkpoints, and how many updates are behind it.
 
     It knows its environment's actions: `policy.act(observation)` returns what `env.step` takes.
@@ -27,20 +28,31 @@ def read_policy(folder: Path, which: Which = "newest") -> tuple[int, NumpyPolicy
         payload = codec.decode(checkpoint.policy)
         policy = load_policy(payload.arrays, with_actions(payload.metadata, action))
     except (codec.CodecError, PolicyError) as error:
-        raise CommandError(f"{folder}: the {which} checkpoint's policy: {error}") from error
+        raise CommandError(f"{folder}: the checkpoint's policy: {error}") from error
     return checkpoint.run.policy_version, policy
 
 
-def read_checkpoint(folder: Path, which: Which = "newest") -> Checkpoint:
-    """Return one of a run's checkpoints.
+def usual_checkpoint(job: Job) -> Which:
+    """Return whose policy is meant where nobody says: the best, where a job ended by its target.
+
+    Where rounds overlap, it was updated after the evaluation that reached the target.
+    """
+    return "best" if job.stop_reason == "target_return" else "newest"
+
+
+def read_checkpoint(folder: Path, which: Which | None = None) -> Checkpoint:
+    """Return one of a run's checkpoints; None is the usual one.
 
     Raises:
         CommandError: There is none, or it is damaged.
     """
+    wanted = which or usual_checkpoint(read_job(folder))
     absolute = folder.absolute()
     store = CheckpointStore(LocalArtifacts(absolute.parent), absolute.name, keep=1)
     try:
-        checkpoint = store.latest() if which == "newest" else _best(store, read_run(folder))
+        checkpoint = None if wanted == "newest" else _best(store, read_run(folder))
+        if which != "best" and checkpoint is None:
+            checkpoint = store.latest()
     except CheckpointError as error:
         raise CommandError(str(error)) from error
     if checkpoint is None and which == "best":

@@ -68,7 +68,7 @@ def evaluate_run(
     episodes: int,
     seed: int,
     video: bool = False,
-    checkpoint: Which = "newest",
+    checkpoint: Which | None = None,
 ) -> EvaluationReport:
     """Play episodes with the policy of one of a run's checkpoints.
 
@@ -79,7 +79,7 @@ def evaluate_run(
         episodes: How many.
         seed: Decides them all.
         video: Whether to film the episodes into the run's `videos/`.
-        checkpoint: Which policy plays.
+        checkpoint: Which policy plays; None is the usual one.
 
     Raises:
         CommandError: No episode is asked for, there is no checkpoint, it is damaged, the
@@ -94,7 +94,7 @@ def evaluate_run(
 
 
 def film_run(folder: Path) -> Path:
-    """Film the first ten seconds of an episode of a run's newest policy as a GIF.
+    """Film the first ten seconds of an episode of a run's usual policy as a GIF.
 
     Raises:
         CommandError: As for `evaluate_run`.

@@ -57,7 +57,7 @@ class ExportReport(BaseModel):
     """Why there is no `policy.onnx`."""
 
 
-def export_run(folder: Path, out: Path, *, which: Which = "newest") -> ExportReport:
+def export_run(folder: Path, out: Path, *, which: Which | None = None) -> ExportReport:
     """Write the policy of one of a run's checkpoints into a folder.
 
     Raises:

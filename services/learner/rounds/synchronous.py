@@ -41,6 +41,8 @@ class SynchronousRounds(RoundSession[Algorithm]):
         """The policy of the round in hand, also while the next one is made of it."""
         self._relaunches_left = _MOST_RELAUNCHES
         """Of the round in hand."""
+        self._at_target: EvaluationResult | None = None
+        """Of the policy that has reached the job's target."""
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
         """Train, one round after the other."""
@@ -53,7 +55,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
             self.clock.lap("plan_s")
             ending = plan if plan.stop is not None else self._train_round(plan)
             if ending is not None and ending.stop is not None:
-                return ending.stop, self._finish(ending)
+                return ending.stop, self._at_target or self._finish(ending)
 
     def _train_round(self, plan: RoundPlan) -> RoundPlan | None:
         """Train one round; return the plan that ends the job instead, if that came of it."""
@@ -64,6 +66,9 @@ class SynchronousRounds(RoundSession[Algorithm]):
         trajectories = collector.trajectories()
         self.keep(trajectories)
         self.clock.lap("collect_s")
+        ending = self._ended_by_target(collector)
+        if ending is not None:
+            return ending
         self.open_gradients(plan.round)
         update = self.algorithm.update(trajectories)
         gradients = self.close_gradients()
@@ -94,6 +99,29 @@ class SynchronousRounds(RoundSession[Algorithm]):
         )
         self.save(plan, result, state)
         return None
+
+    def _ended_by_target(self, collector: RoundCollector) -> RoundPlan | None:
+        """End the job with the policy of the round, without an update, if it reached the target.
+
+        The initial policy goes on: it has no checkpoint.
+        """
+        plan, target = collector.plan, self.job.spec.stop.target_return
+        if target is None or not plan.num_evaluations or not plan.round:
+            return None
+        evaluation = self._evaluated(collector)
+        self.clock.lap("evaluate_s")
+        if evaluation is None or len(evaluation.returns) < plan.num_evaluations:
+            return None  # the short episodes come first
+        mean_return = evaluation.mean_return
+        if mean_return is None or mean_return < target:
+            return None
+        collector.close()
+        why = f"evaluation return {mean_return:g} reached the target {target:g}"
+        ended = plan.model_copy(update={"stop": "target_return", "reason": why})
+        self._at_target = evaluation
+        self.record_end(ended, evaluation)
+        self.cache.delete_policy(self.job.job_id, plan.policy_version)
+        return ended
 
     def _publish(self) -> None:
         """Put the policy where actors fetch it, also one that was there before: keys expire."""

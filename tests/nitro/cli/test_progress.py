@@ -129,8 +129,10 @@ def test_a_line_says_when_episodes_of_an_evaluation_did_not_come() -> None:
         asking = plan(0, num_evaluations=asked)
         return lines(snapshot(record(0).model_copy(update={"plan": asking})))[0]
 
-    assert "evaluation 100.0  training" in told(came)
-    assert f"evaluation 100.0 ({came} of {came + 3} episodes)  training" in told(came + 3)
+    assert "evaluation 100.0 of policy 0  training" in told(came)
+    assert f"evaluation 100.0 of policy 0 ({came} of {came + 3} episodes)  training" in told(
+        came + 3
+    )
 
 
 def test_a_change_of_status_is_told_once() -> None:

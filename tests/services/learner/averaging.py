@@ -106,6 +106,9 @@ class Averaging:
         self._replayed = _identities(arrays["replayed"])
         self._uses_left = int(scalars["uses_left"])
 
+    def begin_from(self, arrays: StateArrays, scalars: StateScalars, *, optimiser: bool) -> None:
+        raise NotImplementedError
+
 
 def _rows(identities: list[tuple[int, int, int]]) -> Identities:
     return np.array(identities, np.int64).reshape(-1, 3)

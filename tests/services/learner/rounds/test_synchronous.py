@@ -108,6 +108,24 @@ def test_it_trains_until_the_scaler_says_stop(rig: Rig) -> None:
         assert line.evaluation.policy_version == line.plan.policy_version
 
 
+def test_at_the_target_it_ends_with_the_policy_that_reached_it(rig: Rig) -> None:
+    made = rig.scaler.job
+    stop_rule = made.spec.stop.model_copy(update={"target_return": 0.5})
+    spec = made.spec.model_copy(update={"stop": stop_rule})
+    rig.scaler.job = made.model_copy(update={"spec": spec})
+    stop, evaluation = rig.run(num_evaluations=2)  # of 0.0 and 1.0
+    assert stop == "target_return"
+    assert evaluation is not None
+    # The initial policy has no checkpoint, so it is not the one.
+    assert (evaluation.policy_version, evaluation.mean_return) == (1, 0.5)
+    assert rig.checkpoints() == ["000001"]
+    last = rig.lines()[-1]
+    assert (last.plan.round, last.plan.stop, last.result) == (1, "target_return", None)
+    assert "reached the target 0.5" in last.plan.reason
+    assert last.evaluation == evaluation
+    assert rig.lines() == rig.observed
+
+
 def test_an_evaluation_that_lacks_episodes_says_so(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
