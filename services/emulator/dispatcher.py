@@ -1,9 +1,9 @@
 """The dispatcher: which invocation runs when and where, and how it ends.
 
 Invocations wait in one queue, first come first served, until an environment polls. In flight
-(queued or running) there are never more than the concurrency limit; asynchronous events above it
-wait in a backlog, synchronous invocations are refused. An accepted invocation ends exactly once:
-by its response, its time-out, or the loss of its environment, unless that declined it.
+(queued or running) there are never more than the concurrency limit: those above it are refused, and
+second deliveries wait in a backlog. An accepted invocation ends exactly once: by its response, its
+time-out, or the loss of its environment, unless that declined it.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Dispatcher:
 
     @property
     def in_flight(self) -> int:
-        """Invocations accepted and not ended, the backlog of events aside."""
+        """Invocations accepted and not ended, the backlog aside."""
         return len(self._accepted_at)
 
     @property
@@ -79,7 +79,7 @@ class Dispatcher:
 
     @property
     def backlog(self) -> int:
-        """Asynchronous events waiting for the concurrency limit."""
+        """Second deliveries that wait for the concurrency limit."""
         return len(self._backlog)
 
     def submit(self, invocation: Invocation) -> None:
@@ -88,8 +88,7 @@ class Dispatcher:
         Raises:
             ServiceError: The concurrency limit is reached, or the throttle fault struck.
         """
-        full = self.in_flight >= self._concurrency_limit and not invocation.asynchronous
-        if self._faults.throttles() or full:
+        if self._faults.throttles() or self.in_flight >= self._concurrency_limit:
             self.counts["throttled"] += 1
             raise throttled()
         self.counts["invoked"] += 1
@@ -247,27 +246,14 @@ class Dispatcher:
         self.counts["function_errors" if outcome.error_type else "succeeded"] += 1
         if invocation.outcome is not None and not invocation.outcome.done():
             invocation.outcome.set_result(outcome)
-        if outcome.error_type and invocation.asynchronous:
-            _logger.warning(
-                "event %s failed (%s), %d retries left: %s",
-                invocation.request_id,
-                outcome.error_type,
-                invocation.attempts_left,
-                outcome.payload[:512].decode(errors="replace"),
-            )
-        self._deliver_again(invocation, outcome)
+        self._deliver_again(invocation)
         while self._backlog and self.in_flight < self._concurrency_limit:
             self._admit(self._backlog.popleft())
 
-    def _deliver_again(self, invocation: Invocation, outcome: Outcome) -> None:
-        if self._closed:
-            return
-        if outcome.error_type and invocation.attempts_left > 0:
-            self.counts["retries"] += 1
-            self._backlog.append(invocation.again(duplicate=False))
-        elif not invocation.duplicate and self._faults.duplicates():
+    def _deliver_again(self, invocation: Invocation) -> None:
+        if not (self._closed or invocation.duplicate) and self._faults.duplicates():
             self.counts["duplicates"] += 1
-            self._backlog.append(invocation.again(duplicate=True))
+            self._backlog.append(invocation.again())
 
     def _retire(self, environment: Environment) -> None:
         environment.state = State.LOST
@@ -330,8 +316,6 @@ class Dispatcher:
     def close(self) -> None:
         """Refuse what waits and what comes; what runs ends with its environment."""
         self._closed = True
-        if self._backlog:
-            _logger.warning("%d accepted events are dropped", len(self._backlog))
         self._backlog.clear()
         for invocation in list(self._queue):
             self._end(invocation, _shutdown(invocation))

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 LOG_TAIL_BYTES = 4096
-SYNC_PAYLOAD_LIMIT = 6_291_456
-ASYNC_PAYLOAD_LIMIT = 1_048_576
+PAYLOAD_LIMIT = 6_291_456
 RESPONSE_LIMIT = 6_291_556
 """Lambda allows a reply 100 bytes more than a request."""
 _STATUS = {"Sandbox": "timeout", "Runtime": "error"}
@@ -33,14 +32,10 @@ class Invocation:
     arn: str
     version: str
     trace_id: str
-    client_context: str = "null"
     kind: str = ""
     """Equal for events that one environment runs best; empty where any does."""
-    asynchronous: bool = False
     wants_log: bool = False
     """The caller asked for the log's tail."""
-    attempts_left: int = 0
-    """Retries after a failed asynchronous attempt."""
     duplicate: bool = False
     """A second delivery of the same event, on purpose."""
     declined: int = 0
@@ -55,19 +50,16 @@ class Invocation:
     outcome: asyncio.Future[Outcome] | None = None
     """Where the caller waits; None when nobody does."""
 
-    def again(self, *, duplicate: bool) -> "Invocation":
-        """Return a fresh delivery of the same event that nobody waits for."""
+    def again(self) -> "Invocation":
+        """Return a second delivery of the same event, which nobody waits for."""
         return Invocation(
             request_id=self.request_id,
             payload=self.payload,
             arn=self.arn,
             version=self.version,
             trace_id=self.trace_id,
-            client_context=self.client_context,
             kind=self.kind,
-            asynchronous=True,
-            attempts_left=0 if duplicate else self.attempts_left - 1,
-            duplicate=duplicate,
+            duplicate=True,
         )
 
     def wrote(self, chunk: bytes) -> None:

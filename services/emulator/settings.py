@@ -124,8 +124,6 @@ class Settings(BaseSettings):
     but for as many as provisioned concurrency keeps; unset, none is."""
     concurrency_limit: int = Field(default=1000, ge=1)
     """Invocations that may be in flight (queued or running); more are throttled."""
-    maximum_retry_attempts: int = Field(default=0, ge=0, le=2)
-    """How often an asynchronous event whose invocation failed is tried again."""
 
     mode: Literal["processes", "external"] = "processes"
     """`processes`: the emulator starts environments; `external`: they come to the Runtime API."""

@@ -13,8 +13,7 @@ PUBLISHED = "1"
 """The one published version; every alias points at it."""
 
 _NAME = re.compile(
-    r"""^(?:arn:aws:lambda:(?P<region>[a-z0-9-]+):(?=\d{12}:))?  # full ARN
-        (?:(?P<account>\d{12}):function:)?                       # partial ARN
+    r"""^(?:arn:aws:lambda:(?P<region>[a-z0-9-]+):(?P<account>\d{12}):function:)?
         (?P<name>[A-Za-z0-9_-]+)
         (?::(?P<qualifier>\$LATEST|[A-Za-z0-9_-]+))?$""",
     re.VERBOSE,
@@ -53,7 +52,7 @@ class Function:
         self._versions.update(dict.fromkeys(settings.aliases, PUBLISHED))
 
     def target(self, request: Request) -> Target:
-        """Return what a request names: by name, partial or full ARN, with or without qualifier.
+        """Return what a request names: by name or ARN, with or without qualifier.
 
         Raises:
             ServiceError: The name is malformed, two qualifiers differ, or it is not configured.

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import binascii
 import json
 import time
 import uuid
@@ -17,19 +16,12 @@ from services.emulator.affinity import kind_of_event
 from services.emulator.api.endpoint import Endpoint, ServiceError, invalid_parameter, read_body
 from services.emulator.api.function import Function, Target
 from services.emulator.dispatcher import Dispatcher
-from services.emulator.invocation import (
-    ASYNC_PAYLOAD_LIMIT,
-    SYNC_PAYLOAD_LIMIT,
-    Invocation,
-    Outcome,
-)
+from services.emulator.invocation import PAYLOAD_LIMIT, Invocation, Outcome
 from services.emulator.settings import Settings
 
 _CONTENT_TYPES = frozenset(
     {"", "application/json", "application/octet-stream", "binary/octet-stream"}
 )
-_INVOCATION_TYPES = frozenset({"RequestResponse", "Event", "DryRun"})
-_LONGEST_CLIENT_CONTEXT = 3583
 OLDEST_HEADER = "X-Nitro-Oldest-Invocation-S"
 """With the account's settings: age of the oldest invocation in flight, which Lambda never tells."""
 
@@ -80,19 +72,11 @@ class InvokeApi:
     async def _invoke(self, request: Request) -> Response:
         target = self._function.target(request)
         invocation_type = request.headers.get("x-amz-invocation-type", "RequestResponse")
-        if invocation_type not in _INVOCATION_TYPES:
+        if invocation_type != "RequestResponse":
             raise invalid_parameter(
-                f"InvocationType {invocation_type!r} is none of {sorted(_INVOCATION_TYPES)}."
+                f"InvocationType {invocation_type!r} is not offered here: use RequestResponse."
             )
-        payload = await _payload(request, asynchronous=invocation_type == "Event")
-        invocation = self._invocation(request, target, payload)
-        if invocation_type == "DryRun":
-            return Response(status_code=204, headers=_headers(invocation))
-        if invocation_type == "Event":
-            invocation.asynchronous = True
-            invocation.attempts_left = self._settings.maximum_retry_attempts
-            self._dispatcher.submit(invocation)
-            return Response(status_code=202, headers=_headers(invocation))
+        invocation = self._invocation(request, target, await _payload(request))
         invocation.wants_log = request.headers.get("x-amz-log-type") == "Tail"
         invocation.outcome = asyncio.get_running_loop().create_future()
         self._dispatcher.submit(invocation)
@@ -109,7 +93,6 @@ class InvokeApi:
             arn=target.arn,
             version=target.version,
             trace_id=request.headers.get("x-amzn-trace-id") or _trace_id(),
-            client_context=_client_context(request.headers.get("x-amz-client-context")),
             kind=kind_of_event(payload, self._settings.affinity_fields),
         )
 
@@ -137,7 +120,7 @@ class InvokeApi:
         )
 
 
-async def _payload(request: Request, *, asynchronous: bool) -> bytes:
+async def _payload(request: Request) -> bytes:
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in _CONTENT_TYPES:
         raise ServiceError(
@@ -145,12 +128,11 @@ async def _payload(request: Request, *, asynchronous: bool) -> bytes:
             f"Content-Type {content_type!r} is not supported: send application/json.",
             status=415,
         )
-    limit = ASYNC_PAYLOAD_LIMIT if asynchronous else SYNC_PAYLOAD_LIMIT
-    payload = await read_body(request, limit=limit)
+    payload = await read_body(request, limit=PAYLOAD_LIMIT)
     if payload is None:
         raise ServiceError(
             "RequestTooLargeException",
-            f"Request must be smaller than {limit} bytes for the InvokeFunction operation",
+            f"Request must be smaller than {PAYLOAD_LIMIT} bytes for the InvokeFunction operation",
             status=413,
         )
     if not payload:
@@ -172,22 +154,6 @@ def _check_json(payload: bytes) -> None:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def _client_context(header: str | None) -> str:
-    """Return the client context as JSON on one line, for the header environments read."""
-    if header is None:
-        return "null"
-    if len(header) > _LONGEST_CLIENT_CONTEXT:
-        raise invalid_parameter(f"ClientContext is longer than {_LONGEST_CLIENT_CONTEXT} bytes.")
-    try:
-        return json.dumps(json.loads(base64.b64decode(header, validate=True)))
-    except (binascii.Error, ValueError):
-        raise ServiceError(
-            "InvalidRequestContentException",
-            "Client context must be a valid Base64-encoded JSON object.",
-            status=400,
-        ) from None
 
 
 def _trace_id() -> str:

@@ -25,7 +25,6 @@ _COUNTS = (
     "environments_let_go",
     "crashes_on_purpose",
     "duplicates",
-    "retries",
 )
 
 

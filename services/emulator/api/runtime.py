@@ -141,7 +141,7 @@ def _headers(invocation: Invocation, *, deadline_ms: int) -> dict[str, str]:
         "Lambda-Runtime-Deadline-Ms": str(deadline_ms),
         "Lambda-Runtime-Invoked-Function-Arn": invocation.arn,
         "Lambda-Runtime-Trace-Id": invocation.trace_id,
-        "Lambda-Runtime-Client-Context": invocation.client_context,
+        "Lambda-Runtime-Client-Context": "null",
         "Lambda-Runtime-Cognito-Identity": "null",
     }
 

@@ -45,7 +45,6 @@ def _describe(event: dict[str, Any], context: Any) -> dict[str, Any]:
         "arn": context.invoked_function_arn,
         "remaining_ms": context.get_remaining_time_in_millis(),
         "memory_mb": context.memory_limit_in_mb,
-        "client_context": getattr(context.client_context, "custom", None),
         "environment": dict(os.environ),
     }
 

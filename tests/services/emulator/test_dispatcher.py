@@ -1,4 +1,4 @@
-"""Concurrency: the queue, the limit, time-outs that count from the start, asynchronous events."""
+"""Concurrency: the queue, the limit, time-outs that count from the start."""
 
 import asyncio
 from pathlib import Path
@@ -30,11 +30,8 @@ def test_above_the_limit_429_with_reason_and_retry_after(
     assert response["Reason"] == "ConcurrentInvocationLimitExceeded"  # type: ignore[typeddict-item]
     assert response["ResponseMetadata"]["HTTPHeaders"]["retry-after"] == "1"
     assert response["ResponseMetadata"]["HTTPStatusCode"] == 429
-    assert emulator.invoke({}, InvocationType="Event").status == 202  # events wait instead
-    assert emulator.stats()["backlog"] == 1
     release.touch()
     assert [caller.result().status for caller in callers] == [200, 200]
-    wait_until(lambda: emulator.stats()["succeeded"] == 3, what="the event to run")
     assert emulator.stats()["throttled"] == 1
 
 
@@ -113,15 +110,6 @@ def test_only_who_waited_for_an_initialisation_reports_it(start_emulator: StartE
     assert "\tInit Duration: " in cold.log
     assert "Init Duration" not in warm.log
     assert emulator.stats()["cold_starts"] == 1
-
-
-def test_failed_events_are_retried_as_often_as_configured(start_emulator: StartEmulator) -> None:
-    emulator = start_emulator(maximum_retry_attempts=2)
-    emulator.invoke({"do": "raise"}, InvocationType="Event")
-    wait_until(lambda: emulator.stats()["function_errors"] == 3, what="three attempts")
-    wait_until(lambda: emulator.stats()["in_flight"] == 0, what="the end")
-    assert emulator.stats()["retries"] == 2
-    assert "0 retries left" in emulator.log()
 
 
 def test_many_more_in_flight_than_processes(start_emulator: StartEmulator) -> None:
