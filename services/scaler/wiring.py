@@ -208,9 +208,7 @@ class Components:
             cache_node=settings.cache_node if settings.starts_learners else None,
             files=self.files,
         )
-        changes = JobChanges(
-            book=self.book, launches=self.launches, gradients=self.gradients, now=self.now
-        )
+        changes = JobChanges(book=self.book, launches=self.launches, gradients=self.gradients)
         self.leases = LeaseService(
             self.book,
             ttl_s=settings.lease_ttl_s,

@@ -61,7 +61,7 @@ class Book(Pages):
         """Called once somebody else is found to write the same table."""
         self.fenced = False
         self._guard = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
+        self._locks: dict[str, threading.RLock] = {}
         self._statuses: dict[str, JobStatus] = {}
         self._live: dict[str, JobRecord] = {}
         self._doubted: set[str] = set()
@@ -156,9 +156,9 @@ class Book(Pages):
 
     @contextmanager
     def writing(self, job_id: str) -> Iterator[None]:
-        """Keep others from changing a job."""
+        """Keep others from changing a job; whoever does so may change it."""
         with self._guard:
-            lock = self._locks.setdefault(job_id, threading.Lock())
+            lock = self._locks.setdefault(job_id, threading.RLock())
         with lock:
             yield
 

@@ -192,8 +192,8 @@ class PlannedAttempt(Message):
     plan: RoundPlan
     lease_id: Identifier
     planned_at: float
-    order_name: Identifier | None = None
-    """Names what is to be launched for it; None when that is nothing, and in records of earlier
+    epoch: Identifier | None = None
+    """Names the process that made it, which alone launches it; None in records of earlier
     versions."""
     samples: tuple[Count, ...] | None = None
     """Actors it launched; None where that is all of the plan's, and in records of earlier

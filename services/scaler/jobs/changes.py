@@ -17,19 +17,14 @@ class JobChanges:
     book: Book
     launches: Launches
     gradients: GradientService
-    now: Callable[[], float]
-    """Unix seconds."""
 
     def change(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
-        """Change a job as `change_job` does, and call off what is in flight if it has ended.
-
-        Only what was in flight by then: the job may be resumed by now.
-        """
-        under_way, rounds = self.launches.lease_hashes(job_id), self.gradients.rounds_of(job_id)
-        record = self.book.change(job_id, decide)
-        if record is not None and record.job.status in FINISHED:
-            self.launches.call_off(job_id, under_way)
-            # A request may have set money aside since these were looked up.
-            late = [(job_id, each.round, each.lease_id) for each in record.open_gradients]
-            self.gradients.close_rounds(dict.fromkeys([*rounds, *late]))
+        """Change a job as the book does, and call off what is in flight if it has ended."""
+        with self.book.writing(job_id):
+            record = self.book.change(job_id, decide)
+            if record is None or record.job.status not in FINISHED:
+                return record
+            lease_hashes = self.launches.call_off(job_id)
+            self.gradients.close(job_id)
+        self.launches.cancel(job_id, lease_hashes)
         return record

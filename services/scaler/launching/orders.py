@@ -1,16 +1,11 @@
-"""What a plan launches, and the orders of plans that are not answered yet.
+"""What a stored plan launches."""
 
-A store may write a plan and fail to say so. Whoever asks for the round again is given what is
-stored; the order made with it waits here, and goes out with the first answer, whoever gets it.
-"""
-
-import secrets
-import threading
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from services.scaler.book.records import AttemptKey, PlannedAttempt
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.jobs import Job
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import RoundPlan
@@ -35,6 +30,25 @@ class LaunchOrder:
     """Whether every reset builds the environment anew."""
     discount: float = 1.0
     """Of the return that goes on with such an episode."""
+
+    @classmethod
+    def of(cls, planned: PlannedAttempt, job: Job) -> Self:
+        """Return what a plan launches: all of it, or what is to be launched again."""
+        plan = planned.plan
+        samples, evaluations = planned.samples, planned.evaluations
+        return cls(
+            plan=plan,
+            lease_id=planned.lease_id,
+            spec=job.spec,
+            samples=tuple(range(plan.num_actors)) if samples is None else samples,
+            evaluations=(
+                tuple(range(plan.num_evaluations)) if evaluations is None else evaluations
+            ),
+            continues=job.continues_episodes,
+            replay_steps=job.replay_steps,
+            rebuild=job.described_environment.repeats == "rebuilt",
+            discount=job.hyperparameters.discount,
+        )
 
     @property
     def key(self) -> AttemptKey:
@@ -82,32 +96,3 @@ class LaunchOrder:
             discount=self.discount,
             seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
         )
-
-
-class WaitingOrders:
-    """Hands out the order of every written plan once. Thread-safe.
-
-    A plan is decided again when somebody else changed the job meanwhile, and several may be decided
-    for one round at a time. One of them is written: the name that is stored with it tells which.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: dict[AttemptKey, dict[str, LaunchOrder]] = {}
-
-    def add(self, order: LaunchOrder) -> str:
-        """Keep an order whose plan is about to be written; return its name."""
-        name = secrets.token_hex(8)
-        with self._lock:
-            self._waiting.setdefault(order.key, {})[name] = order
-        return name
-
-    def take(self, written: PlannedAttempt) -> LaunchOrder | None:
-        """Return a written plan's order; None when it was taken before, or by an earlier process.
-
-        Orders of plans that were decided for the same launch and not written are dropped.
-        """
-        if written.order_name is None:
-            return None
-        with self._lock:
-            return self._waiting.pop(written.key, {}).get(written.order_name)

@@ -212,6 +212,16 @@ class Spending:
         }
         return book_lines(record.model_copy(update=updated), lines), (*lines, *pings)
 
+    def claimed_usd(self, record: JobRecord, now: float) -> float:
+        """Return what a job's budget has to pay for, whatever happens from here on.
+
+        Invariant, for rollouts and gradients alike: settled + reserved + closing <= budget, where
+        what is owed by now counts in place of what is reserved if that is more. A plan is written
+        only if it holds with it, and a learner is told to end before it would not.
+        """
+        open_usd = max(record.reserved_usd, self.owed_usd(record, now))
+        return record.settled_usd + open_usd + record.closing_usd
+
     def owed_usd(self, record: JobRecord, now: float) -> float:
         """Return what a job has not been billed yet, of time, actors and pings."""
         if self.clock == "projected":

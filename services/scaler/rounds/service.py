@@ -2,11 +2,13 @@
 
 The plan and the money reserved for it are written in one change before the answer is given; the
 actors are launched after it. So whoever asks again, after a lost answer or a restart on either
-side, gets the same plan and nothing is launched twice. When the store wrote a plan and failed to
-say so, the first answer out of the store launches it.
+side, gets the same plan. A stored plan is launched once, by the process that made it: when it is
+neither in flight nor booked, nothing was. So one that was written without an answer is launched
+with the first answer.
 """
 
 import logging
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,8 +25,8 @@ from services.scaler.book.records import (
 )
 from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.leases import held_lease
-from services.scaler.launching.launches import Bookings, Launches
-from services.scaler.launching.orders import LaunchOrder, WaitingOrders
+from services.scaler.launching.launches import Launches
+from services.scaler.launching.orders import LaunchOrder
 from services.scaler.launching.quota import Concurrency, ConcurrencyQuota
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending, land
@@ -96,8 +98,8 @@ class RoundService:
     gradients: GradientService
 
     def __post_init__(self) -> None:
-        self._bookings = Bookings(self.landed, self.launches.pause)
-        self._orders = WaitingOrders()
+        self._epoch = secrets.token_hex(8)
+        self.launches.on_landed = self.landed
 
     def plan(self, job_id: str, round_index: int, request: RoundRequest) -> Answer:
         """Return the plan of a round; launch its order, if there is one, with `launch`.
@@ -106,24 +108,22 @@ class RoundService:
             ApiError: There is no such job, the lease is lost, or the round is out of order.
         """
         start = time.perf_counter()
-        self._bookings.catch_up(job_id)
+        self.launches.flights.catch_up(job_id)
         decided: list[_Decided] = []
 
         def decide(record: JobRecord) -> Change | None:
             held_lease(record, request.lease_id)
             decided.append(self._decided(record, round_index, request))
-            return decided[-1].change
+            return decided[0].change
 
-        record = found(self.book.change(job_id, decide), "job", job_id)
+        with self.book.writing(job_id):
+            record = found(self.book.change(job_id, decide), "job", job_id)
+            order = self._begun(record, decided[0].planned)
         over = round_index + 1 - record.job.spec.open_rounds
         self.gradients.close(job_id, before=over, but=request.lease_id)
-        written = decided[-1]
-        order = self._orders.take(written.planned)
-        if order is not None:
-            self.launches.expect(order)
-        if written.rewarmed:
+        if decided[0].rewarmed:
             self.on_rewarmed()
-        answer = self._answer(written, order)
+        answer = self._answer(decided[0], order)
         self._observe(answer, time.perf_counter() - start)
         return answer
 
@@ -137,7 +137,7 @@ class RoundService:
             ApiError: As for `plan`, or the round is over.
         """
         self.launches.wait_landed(job_id, timeout_s=self.preview_wait_s)
-        self._bookings.catch_up(job_id)
+        self.launches.flights.catch_up(job_id)
         record = found(self.book.job(job_id), "job", job_id)
         held_lease(record, request.lease_id)
         check_external(record, request)
@@ -148,11 +148,11 @@ class RoundService:
         if where == "rewind":
             raise invalid(FieldError(field="round", message=f"{round_index} is over"))
         before = replace(before, reopened=where == "reopen")
-        return self._planned(record, request, before, launches=False)[1].plan
+        return self._planned(record, request, before)[1].plan
 
     def launch(self, order: LaunchOrder) -> None:
         """Start a plan's actors."""
-        self.launches.launch(order, self._bookings.add)
+        self.launches.launch(order)
         # Here because the answer is out already: a call to AWS has no place before it.
         self.quota.refresh()
 
@@ -202,18 +202,24 @@ class RoundService:
         rewarmed = change.record.warm != record.warm
         return _Decided(planned=planned, change=change, rewarmed=rewarmed)
 
-    def _planned(
-        self,
-        record: JobRecord,
-        request: RoundRequest,
-        before: RoundsBefore,
-        *,
-        launches: bool = True,
-    ) -> tuple[Change, PlannedAttempt]:
-        """Close the round before, decide about this one, and set its money aside.
+    def _begun(self, record: JobRecord, planned: PlannedAttempt) -> LaunchOrder | None:
+        """Return what is to be launched of a stored plan, once: it counts as in flight from here.
 
-        Its order waits to be taken if it `launches`.
+        That is all of it, unless another process made it, or it is in flight or booked. Nobody may
+        change the job meanwhile.
         """
+        if planned.epoch != self._epoch or planned.launches is not None:
+            return None
+        order = LaunchOrder.of(planned, record.job)
+        if not order.num_invocations or self.launches.flights.get(order.key) is not None:
+            return None
+        self.launches.expect(order)
+        return order
+
+    def _planned(
+        self, record: JobRecord, request: RoundRequest, before: RoundsBefore
+    ) -> tuple[Change, PlannedAttempt]:
+        """Close the round before, decide about this one, and set its money aside."""
         now = self.now()
         reopened, ended = before.reopening, before.ended
         record, lines = closed(
@@ -227,28 +233,18 @@ class RoundService:
         context = self._context(record, request, before, now, lines)
         record, decision = decide_with_warm(context, at=self.spending.clock_s(record, now))
         plan = decision.plan
-        order = LaunchOrder(
-            plan=plan,
-            lease_id=request.lease_id,
-            spec=record.job.spec,
-            samples=sample_indices(plan, request),
-            evaluations=evaluation_indices(plan, request, reopened),
-            continues=record.job.continues_episodes,
-            replay_steps=record.job.replay_steps,
-            rebuild=record.job.described_environment.repeats == "rebuilt",
-            discount=record.job.hyperparameters.discount,
-        )
-        busy, ready = context.concurrency.own_in_flight, self.warm()
-        record = reserved(record, order, decision, now, busy=busy, ready=ready)
         planned = PlannedAttempt(
             plan=plan,
             lease_id=request.lease_id,
             planned_at=now,
-            order_name=self._orders.add(order) if launches and order.num_invocations else None,
+            epoch=self._epoch,
             # Thousands of indices are long to write, and a first attempt launches all.
-            samples=order.samples if reopened else None,
-            evaluations=order.evaluations if reopened else None,
+            samples=sample_indices(plan, request) if reopened else None,
+            evaluations=evaluation_indices(plan, request, reopened) if reopened else None,
         )
+        order = LaunchOrder.of(planned, record.job)
+        busy, ready = context.concurrency.own_in_flight, self.warm()
+        record = reserved(record, order, decision, now, busy=busy, ready=ready)
         entry = round_entry(
             reopened,
             planned,

@@ -115,9 +115,7 @@ class Services:
             clock=spending.clock,
             slack_s=SLACK_S,
         )
-        changes = JobChanges(
-            book=self.book, launches=self.launches, gradients=self.gradients, now=clock
-        )
+        changes = JobChanges(book=self.book, launches=self.launches, gradients=self.gradients)
         self.leases = LeaseService(
             self.book,
             ttl_s=lease_ttl_s,

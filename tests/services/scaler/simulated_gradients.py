@@ -142,6 +142,7 @@ class GradientScaler(SimulatedScaler):
         except ApiError:
             return  # another learner's, or a round that is over
         self.gradients.launch(answer.order)
+        self.check_claims()
 
     def hear_all(self) -> None:
         """Tell of everything that ended."""

@@ -212,6 +212,12 @@ class SimulatedScaler(Services):
         self.held_s += self.now
         self.invoker.hear()
 
+    def check_claims(self) -> None:
+        """Check the ledger's invariant."""
+        record = self.record()
+        claimed_usd = self.spending.claimed_usd(record, self.now)
+        assert claimed_usd <= record.job.spec.stop.budget_usd * (1 + 1e-9)
+
     def record(self) -> JobRecord:
         """The job as it is stored."""
         record = self.book.job("job")
@@ -336,6 +342,7 @@ class SimulatedScaler(Services):
             curvature=curvature(self.chance.uniform(0.1, 3.0), -1.0),
         )
         answer = self.rounds.plan("job", index, request)
+        self.check_claims()
         if answer.order is not None:
             self.invoker.longest_s = 0.0
             self.rounds.launch(answer.order)

@@ -67,6 +67,7 @@ class OverlappingScaler(SimulatedScaler):
             curvature=None if previous is None else curvature(self.chance.uniform(0.1, 3.0), -1.0),
         )
         answer = self.rounds.plan("job", index, request)
+        self.check_claims()
         waited_s = 0.0
         if answer.order is not None:
             self.invoker.longest_s = 0.0

@@ -28,6 +28,7 @@ from shared.contracts.gradients import (
 )
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.leases import hash_of_lease
+from tests.patience import ANSWER_S
 from tests.services.scaler.money.test_accounting import attempt
 from tests.services.scaler.money.test_accounting_spending import NOW, held
 from tests.services.scaler.money.test_budget import PRICING, basis
@@ -43,6 +44,11 @@ class HeldInvoker(Invoker[GradientTask, GradientReport]):
     def __init__(self) -> None:
         self.tasks: list[GradientTask] = []
         self._ends: list[Callable[[GradientOutcome], None]] = []
+        self.closing = threading.Event()
+
+    def pause(self, seconds: float) -> bool:
+        self.closing.wait(ANSWER_S)
+        return False
 
     def submit(
         self,
@@ -126,6 +132,7 @@ def opened_rig(folder: Path, cache_url: str) -> Iterator[Rig]:
     with GradientCache(cache_url) as cache:
         made = Rig(folder / "jobs.sqlite3", cache, budget_usd=100.0)
         yield made
+        made.invoker.closing.set()
         made.book.close()
 
 

@@ -29,9 +29,7 @@ def changes_of(rig: Rig) -> JobChanges:
         memory_mb=BASIS.memory_mb,
         timeout_s=TIMEOUT_S,
     )
-    return JobChanges(
-        book=rig.book, launches=launches, gradients=rig.service, now=lambda: NOW + 1e6
-    )
+    return JobChanges(book=rig.book, launches=launches, gradients=rig.service)
 
 
 @pytest.fixture

@@ -68,7 +68,8 @@ def landed(num_actors: int, *, clock: Clock = "wall", seed: int = 2) -> LaunchOu
     )
     outcomes: list[LaunchOutcome] = []
     launches.expect(order(num_actors))
-    launches.launch(order(num_actors), lambda _, outcome: outcomes.append(outcome))
+    launches.on_landed = lambda _, outcome: outcomes.append(outcome)
+    launches.launch(order(num_actors))
     invoker.hear()
     return outcomes[0]
 
@@ -95,7 +96,7 @@ def test_only_launches_of_earlier_leases_keep_quiet_where_rounds_are_made_again(
         invoker, cache, Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
     )
     launches.expect(order(3))
-    launches.launch(order(3), lambda _key, _outcome: None)
+    launches.launch(order(3))
     launches.supersede("job", from_round=from_round, lease_id=lease_id)
     invoker.hear()
     assert cache.announced == ([0, 1, 2] if told else [])
@@ -131,7 +132,7 @@ def test_actors_are_awaited_until_the_deadline_or_their_jobs_end_and_tell_of_ret
     made = order(3)
     before = time.perf_counter()
     launches.expect(made)
-    launches.launch(made, lambda _key, _outcome: None)
+    launches.launch(made)
     (awaited,) = invoker.awaited
     assert before <= awaited.until - made.plan.deadline_s <= time.perf_counter()
     assert awaited.after(made.plan.deadline_s / 2)
@@ -145,9 +146,9 @@ def test_actors_are_awaited_until_the_deadline_or_their_jobs_end_and_tell_of_ret
     assert (counts.failed, counts.reissued, counts.unreached) == (0, 1, 2)
     assert counts.latest_failure == "refused again"
 
-    launches.call_off("job", {hash_of_lease("another lease")})
+    assert launches.call_off("another job") == set()
     assert awaited.after(0.0)
-    launches.call_off("job", {hash_of_lease("lease")})
+    assert launches.call_off("job") == {hash_of_lease("lease")}
     assert not awaited.after(0.0)
 
 

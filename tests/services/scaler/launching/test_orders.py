@@ -1,67 +1,31 @@
-"""Orders of plans that were written and not answered: handed out once, to whoever asks first."""
+"""What a stored plan launches, told by the plan alone."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import json
 
 from services.scaler.book.records import PlannedAttempt
-from services.scaler.launching.orders import LaunchOrder, WaitingOrders
+from services.scaler.launching.orders import LaunchOrder
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import Job
+from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.rounds.test_order import planned
 
-
-def waiting(orders: WaitingOrders, written: PlannedAttempt) -> tuple[LaunchOrder, PlannedAttempt]:
-    """Let an order wait; return it, and its plan as it is stored."""
-    order = LaunchOrder(
-        plan=written.plan,
-        lease_id=written.lease_id,
-        spec=JobSpec(),
-        samples=(0, 1),
-        evaluations=(),
-    )
-    assert order.key == written.key
-    return order, written.model_copy(update={"order_name": orders.add(order)})
+JOB = Job(job_id="job", spec=JobSpec(), environment=HOPPER, status="running", created_at=0.0)
 
 
-def test_the_order_of_a_written_plan_is_taken_once() -> None:
-    orders = WaitingOrders()
-    order, written = waiting(orders, planned(3, 0))
-    _, other_round = waiting(orders, planned(4, 0))
-    _, other_lease = waiting(orders, planned(3, 0, lease_id="b"))
-    assert orders.take(written) is order
-    assert orders.take(written) is None
-    assert orders.take(other_round) is not None
-    assert orders.take(other_lease) is not None
+def test_a_plan_launches_all_its_actors_and_episodes_under_its_lease() -> None:
+    written = planned(3, 0, lease_id="b")
+    plan = written.plan.model_copy(update={"num_actors": 4, "num_evaluations": 2})
+    order = LaunchOrder.of(written.model_copy(update={"plan": plan}), JOB)
+    assert (order.samples, order.evaluations) == ((0, 1, 2, 3), (0, 1))
+    assert (order.key, order.num_invocations) == (("job", 3, 0, "b"), 6)
 
 
-def test_whoever_comes_at_the_same_time_gets_nothing() -> None:
-    orders = WaitingOrders()
-    order, written = waiting(orders, planned(0, 0))
-    start = threading.Barrier(8)
-
-    def take() -> LaunchOrder | None:
-        start.wait(10)
-        return orders.take(written)
-
-    with ThreadPoolExecutor(8) as pool:
-        taken = [f.result() for f in [pool.submit(take) for _ in range(8)]]
-    assert [one for one in taken if one is not None] == [order]
+def test_a_round_that_is_launched_again_launches_what_is_stored_as_missing() -> None:
+    written = planned(3, 1).model_copy(update={"samples": (1, 3), "evaluations": ()})
+    order = LaunchOrder.of(written, JOB)
+    assert (order.samples, order.evaluations) == ((1, 3), ())
 
 
-def test_of_equal_plans_for_one_launch_only_the_written_one_is_launched() -> None:
-    orders = WaitingOrders()
-    order, written = waiting(orders, planned(0, 0))
-    _, before = waiting(orders, planned(0, 0))
-    assert orders.take(written) is order
-    _, after = waiting(orders, planned(0, 0))
-    assert orders.take(written) is None
-    assert orders.take(before) is None
-    assert orders.take(after) is None
-
-
-def test_plans_of_other_processes_and_versions_have_no_order() -> None:
-    orders = WaitingOrders()
-    _, written = waiting(WaitingOrders(), planned(0, 0))
-    assert orders.take(written) is None
-    assert orders.take(planned(0, 0)) is None
-    old = planned(0, 0).model_dump(exclude={"order_name"})
-    assert PlannedAttempt.model_validate(old) == planned(0, 0)
+def test_plans_of_earlier_versions_name_no_process() -> None:
+    old = planned(0, 0).model_dump(mode="json", exclude={"epoch"}) | {"order_name": "o"}
+    assert PlannedAttempt.read(json.dumps(old)) == planned(0, 0)

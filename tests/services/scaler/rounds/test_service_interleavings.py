@@ -101,7 +101,8 @@ class World(Services):
         self.played = Played()
         self.table = ForgetfulTable(self._folder / "nitro.sqlite3")
         self.book = Book(self.table, now=lambda: self.now)
-        self.wire(self.played, Spending(basis=basis(), clock=self.clock), lease_ttl_s=_LEASE_S)
+        self.spending = Spending(basis=basis(), clock=self.clock)
+        self.wire(self.played, self.spending, lease_ttl_s=_LEASE_S)
 
     @property
     def record(self) -> JobRecord:
@@ -300,7 +301,7 @@ def play_world(world: World) -> None:
     budget = world.spec.stop.budget_usd * (1 + 1e-9)
     for _ in range(_STEPS):
         world.random.choice(seldom if world.random.random() < 0.1 else often)()
-        assert world.record.committed_usd <= budget
+        assert world.spending.claimed_usd(world.record, world.now) <= budget
         reserved = {a.round for a in world.record.open_attempts if a.held_s is None}
         assert world.open_now <= reserved
         if world.over or world.record.lease is None:
