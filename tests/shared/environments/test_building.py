@@ -1,6 +1,7 @@
 """Environments are described as they are, stepped as Gymnasium steps them, or refused clearly."""
 
 import importlib.metadata
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, SupportsFloat
 
@@ -144,6 +145,16 @@ def test_wrappers_that_do_something_stay(registered: Any) -> None:
     env.reset()
     assert [env.step(None)[1] for _ in range(2)] == [1, 1]
     assert env.step(None)[3]
+
+
+def test_what_cannot_be_built_is_named_with_its_place_and_packages() -> None:
+    with pytest.raises(UnsupportedEnvironment) as refused:
+        describe(_ref("Hopper-v5", xml_file="none.xml"))
+    first, outer, inner, packages = str(refused.value).splitlines()
+    assert first.startswith("env_id 'Hopper-v5' cannot be built with env_kwargs ")
+    assert re.search(r'File ".*mujoco_env.py", line \d+, in __init__', outer)
+    assert re.search(r'File ".*mujoco.*.py", line \d+, in ', inner)
+    assert packages.strip() == f"of gymnasium {gymnasium.__version__}"
 
 
 @pytest.mark.parametrize(
