@@ -113,9 +113,8 @@ class Admission:
         least = least_pricing(spec, learner_in(spec, environment), pricing)
         refuse_wrong(
             [
-                *self._learner_errors(learner_in(spec, environment)),
                 *_concurrency_errors(spec, limit),
-                *self.memory_errors(spec, environment),
+                *self.room_errors(spec, environment),
                 *trajectory_errors(spec, environment),
                 *budget_errors(spec, least),
                 *_target_errors(spec),
@@ -140,10 +139,11 @@ class Admission:
         text = self._files.read(spec.init_from.job_id, JOB_FILE)
         return None if text is None else Job.read(text)
 
-    def memory_errors(self, spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
-        """Return the error of a job whose rounds do not fit into the cache now, if they do not."""
-        beside = self._beside(learner_in(spec, environment))
-        return [*cache_errors(spec, environment, self._cache_bytes, beside)]
+    def room_errors(self, spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
+        """Return why a job does not fit now: for want of a learner, or of memory in the cache."""
+        learner = learner_in(spec, environment)
+        full = cache_errors(spec, environment, self._cache_bytes, self._beside(learner))
+        return [*self._learner_errors(learner), *full]
 
     def _beside(self, learner: LearnerKind) -> int:
         """Return what live jobs beside one with such a learner may keep in the cache at most.

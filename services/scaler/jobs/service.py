@@ -171,7 +171,7 @@ class JobService:
             require_resumable(record, spec, self.pricing)
             if job.environment is not None:
                 require_same_spaces(job.environment, environment or job.environment)
-                for error in self.admission.memory_errors(spec, job.environment):
+                for error in self.admission.room_errors(spec, job.environment):
                     raise conflict(f"job {job_id} does not fit now: {error.message}")
             kept = bool(self.files.names(job_id, CHECKPOINTS))
             require_checkpoint(job, kept=kept, from_scratch=request.from_scratch)

@@ -75,6 +75,8 @@ def test_without_a_gpu_jobs_that_want_one_are_refused_with_the_quotas_name(
         small.refuse_at_once(on_gpu, PRICING)
     (error,) = refusal.value.errors
     assert (error.field, "(L-DB2E81BA)" in error.message) == ("learner", True)
+    # One that was submitted when there was a GPU, and is resumed now.
+    assert [error.field for error in small.room_errors(on_gpu, HOPPER)] == ["learner"]
     lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
     images = JobSpec(env_id="ALE/Pong-v5", learner="auto")
     assert "set learner to cpu" in refused(small, images)["learner"]
