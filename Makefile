@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
+.PHONY: wheel-test
 .PHONY: integrations-install integrations-test msrl-install
 .PHONY: help train test api-test trackers-test web-test web-pictures coverage check docs docs-test docs-serve format bench audit clean
 .PHONY: compose-env compose-test
@@ -59,6 +60,9 @@ integrations-test: integrations-install ## Train inside RLlib, Stable-Baselines3
 integrations-install: .venv-rllib/.installed .venv-sb3/.installed .venv-torchrl/.installed ## Install RLlib, Stable-Baselines3 and TorchRL, each into an environment of its own
 
 msrl-install: .venv-msrl/.installed ## Install MSRL into an environment of its own (3 GB; no test needs it)
+
+wheel-test: $(VENV)/.dev ## Build the wheel, and train with it in a clean environment of each Python here
+	@PIP_ARGS="$(PIP_ARGS)" $(BIN)/python -m pytest -m wheel -rs tests/test_wheel.py $(ARGS)
 
 docs: $(VENV)/.dev ## Build the documentation into site/; open site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean

@@ -8,6 +8,7 @@ The ONNX file is run beside our own policy before it is left there: a file that 
 an error, not an export.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,11 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.contracts.job_spec import EnvironmentRef, Which
+from shared.policy.conv_layers import CONV_NETWORKS, conv_layers
 from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_actions
 from shared.trajectory import codec
 
+_PORTABLE = Path(__file__).with_name("portable_policy.py")
 NUM_CHECKED = 256
 """Random observations that both policies act on."""
 TOLERANCE = 1e-4
@@ -86,13 +89,14 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
         env=job.spec.environment_ref,
         environment=job.described_environment,
         policy=metadata,
-        files=("policy.safetensors", "policy.json", *onnx_files),
+        files=("policy.safetensors", "policy.json", "policy.py", *onnx_files),
         checked_observations=0 if missing else NUM_CHECKED,
         largest_difference=difference,
         no_onnx=missing,
     )
-    arrays = codec.encode_raw(payload.arrays, metadata)
-    contents = (arrays, report.model_dump_json(indent=2).encode(), model)[: len(report.files)]
+    arrays = codec.encode_raw(payload.arrays, _portable(metadata))
+    told = report.model_dump_json(indent=2).encode()
+    contents = (arrays, told, _PORTABLE.read_bytes(), model)[: len(report.files)]
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in zip(report.files, contents, strict=True):
@@ -100,6 +104,17 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
     except OSError as error:
         raise CommandError(f"--out: cannot write to {out}: {error}") from error
     return report
+
+
+def _portable(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return a policy's metadata with what `policy.py` cannot tell from the network's name."""
+    found = {**metadata}
+    for known in CONV_NETWORKS:
+        if known == metadata["network"]:
+            shape = tuple(int(size) for size in metadata["image_shape"].split(","))
+            layers = conv_layers(known, shape).convolutions
+            found["convolutions"] = json.dumps([[each.stride, each.padding] for each in layers])
+    return found
 
 
 def _check_fit(policy: NumpyPolicy, environment: EnvironmentSpec) -> None:

@@ -1,5 +1,6 @@
 """Exported policies: read by other libraries, acting as ours do."""
 
+import ast
 import json
 import sys
 from pathlib import Path
@@ -236,6 +237,35 @@ def test_the_file_returns_what_the_environment_takes_and_says_so(
     assert meant == f"what env.step takes: {told}"
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_the_exported_module_acts_alike_with_numpy_alone(name: str, tmp_path: Path) -> None:
+    folder, _ = exported(tmp_path, name)
+    source = (tmp_path / "out" / "policy.py").read_text("utf-8")
+    tree = ast.parse(source)
+    imported = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert imported <= {*sys.stdlib_module_names, "numpy"}
+    there: dict[str, Any] = {"__name__": "policy"}
+    exec(compile(tree, "policy.py", "exec"), there)
+    policy = there["Policy"](tmp_path / "out" / "policy.safetensors")
+    ours = read_policy(folder)[1]
+    _, _, shape, action = CASES[name]
+    rng = np.random.default_rng(1)
+    seen = rng.standard_normal((20, *shape), np.float32)
+    if len(shape) > 1:
+        seen = rng.integers(0, 256, (20, *shape)).astype(np.float32)
+    expected = ours.act(seen)
+    acted = policy.act(seen)
+    assert acted.shape == expected.shape
+    np.testing.assert_allclose(acted, expected, atol=1e-4)
+    np.testing.assert_allclose(policy.act(seen[0]), acted[0], atol=1e-4)
+    with pytest.raises(ValueError, match="expected"):
+        policy.act(np.zeros(99))
+
+
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
 def test_without_onnx_the_other_files_are_written(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -246,9 +276,9 @@ def test_without_onnx_the_other_files_are_written(
     assert report.no_onnx == f"{package} is not installed: pip install onnx onnxruntime"
     assert report.largest_difference is None
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written == {*report.files} == {"policy.safetensors", "policy.json"}
+    assert written == {*report.files} == {"policy.safetensors", "policy.json", "policy.py"}
     told = json.loads((tmp_path / "out" / "policy.json").read_text())
-    assert (told["files"], "no_onnx" in told) == (["policy.safetensors", "policy.json"], False)
+    assert (told["files"], "no_onnx" in told) == ([*report.files], False)
 
 
 def test_a_graph_that_acts_differently_is_not_left_behind(

@@ -1,0 +1,102 @@
+"""A policy that `nitro export` wrote, for wherever Python and NumPy are.
+
+This file needs nothing else of Nitro. Copy it with `policy.safetensors`, and write:
+
+    from policy import Policy
+
+    policy = Policy("policy.safetensors")
+    action = policy.act(observation)
+
+`python policy.py policy.safetensors` acts on one observation of zeros.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_TYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4"}
+_MAX_PIXEL = np.float32(255.0)
+
+
+class Policy:
+    """Returns the most likely actions, as `env.step` takes them."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Read the file `policy.safetensors`."""
+        raw = Path(path).read_bytes()
+        begin = 8 + int.from_bytes(raw[:8], "little")
+        header = json.loads(raw[8:begin])
+        self._said: dict[str, str] = header.pop("__metadata__")
+        self._arrays = {name: _array(raw[begin:], entry) for name, entry in header.items()}
+        self._convolutions = json.loads(self._said.get("convolutions", "[]"))
+        self._num_layers = sum(name.startswith("policy.") for name in self._arrays) // 2
+        shape = self._said.get("image_shape")
+        first: Any = self._arrays["policy.0.weight"]
+        self.observation_shape: tuple[int, ...] = (
+            (first.shape[1],) if shape is None else tuple(int(size) for size in shape.split(","))
+        )
+
+    def act(self, observation: Any) -> Any:
+        """Return the action for one observation, or the actions for several [N, ...]."""
+        seen = np.asarray(observation, np.float32)
+        leading = seen.shape[: seen.ndim - len(self.observation_shape)]
+        if seen.shape[len(leading) :] != self.observation_shape:
+            raise ValueError(f"observation is {seen.shape}, expected {self.observation_shape}")
+        action = self._actions(self._outputs(seen.reshape(-1, *self.observation_shape)))
+        return action.reshape(leading + action.shape[1:])
+
+    def _outputs(self, values: Any) -> Any:
+        if self._convolutions:
+            values = values / _MAX_PIXEL
+        elif "observation_mean" in self._arrays:
+            centred = values - self._arrays["observation_mean"]
+            clip = float(self._said["observation_clip"])
+            values = np.clip(centred * self._arrays["observation_scale"], -clip, clip)
+        for i in range(self._num_layers):
+            weight, bias = (self._arrays[f"policy.{i}.{name}"] for name in ("weight", "bias"))
+            if i < len(self._convolutions):
+                values = _convolved(values, weight, bias, *self._convolutions[i])
+            else:
+                values = values.reshape(len(values), -1) @ weight.T + bias
+            if i < self._num_layers - 1:
+                relu = self._said["activation"] == "relu"
+                values = np.maximum(values, 0) if relu else np.tanh(values)
+        return values
+
+    def _actions(self, outputs: Any) -> Any:
+        start = self._numbers("action_start", int)
+        if self._said["distribution"] == "categorical":
+            return outputs.argmax(axis=1) + (start[0] if start else 0)
+        if self._said["distribution"] == "multi_categorical":
+            ends = np.cumsum(self._numbers("num_choices", int))[:-1]
+            chosen = [part.argmax(axis=1) for part in np.split(outputs, ends, axis=1)]
+            return np.stack(chosen, axis=1) + np.array(start or [0])
+        low, high = (np.array(self._numbers(f"action_{end}", float)) for end in ("low", "high"))
+        action = outputs[:, : len(low)]
+        if self._said.get("action_mapping", "rescale") == "rescale":
+            # Halved before they are subtracted: they may be as far apart as float32 goes.
+            action = action * (high / 2 - low / 2) + (high / 2 + low / 2)
+        return np.clip(action, low, high).astype(np.float32)
+
+    def _numbers(self, name: str, kind: type) -> list[Any]:
+        return [kind(text) for text in self._said.get(name, "").split(",") if text]
+
+
+def _array(data: bytes, entry: dict[str, Any]) -> Any:
+    begin, end = entry["data_offsets"]
+    return np.frombuffer(data[begin:end], _TYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+def _convolved(images: Any, weight: Any, bias: Any, stride: int, padding: list[list[int]]) -> Any:
+    padded = np.pad(images, ((0, 0), (0, 0), *padding))
+    patches = np.lib.stride_tricks.sliding_window_view(padded, weight.shape[2:], axis=(2, 3))
+    patches = patches[:, :, ::stride, ::stride]
+    return np.einsum("nchwij,fcij->nfhw", patches, weight, optimize=True) + bias[:, None, None]
+
+
+if __name__ == "__main__":
+    loaded = Policy(sys.argv[1])
+    sys.stdout.write(f"{loaded.act(np.zeros(loaded.observation_shape))}\n")
