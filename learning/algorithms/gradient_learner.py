@@ -5,14 +5,16 @@ minibatch. A step whose loss or gradient is not finite is skipped and counted; i
 parameters nor moments.
 
 With a linear decay the step size of round k is (1 - k / max_rounds) of the first round's, k counted
-from 0. A job that is resumed with more rounds keeps the step size of its last round, or begins a
-new line over them.
+from 0; with a cosine it is (1 + cos(pi k / max_rounds)) / 2 of it. So is the weight of the entropy.
+A job that is resumed with more rounds keeps the step size of its last round, or begins a new line
+over them.
 
 Equal state and equal calls give equal bits on one CPU type and thread count: the shuffling has a
 generator of its own, and `state` holds everything the next update depends on.
 """
 
-from typing import Generic, TypeVar
+import math
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
@@ -29,6 +31,7 @@ from learning.networks.building import PolicyPayload, build_network, policy_payl
 from learning.updates.network_steps import NetworkSteps
 from learning.updates.steps import StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters.common import Decay
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
@@ -169,11 +172,23 @@ class GradientLearner(Generic[H]):
 
         From the last round on it stays as it is there: it never reaches 0.
         """
-        if self._hyperparameters.learning_rate_decay == "none":
-            return learning_rate
+        return learning_rate * self._left(self._hyperparameters.learning_rate_decay, round_index)
+
+    def _in_round(self, round_index: int) -> H:
+        """Return the hyper-parameters of a round's loss: the weight of the entropy may decay."""
+        first = self._hyperparameters
+        if first.entropy_decay == "none":
+            return first
+        weight = first.entropy_coefficient * self._left(first.entropy_decay, round_index)
+        return cast(H, first.model_copy(update={"entropy_coefficient": weight}))
+
+    def _left(self, decay: Decay, round_index: int) -> float:
+        """Return the part that is left of a decaying value in a round."""
         first, end = self._first_round, self._max_rounds
         passed = (min(round_index, end - 1) - first) / (end - first)
-        return learning_rate * (1.0 - passed)
+        if decay == "cosine":
+            return 0.5 * (1.0 + math.cos(math.pi * passed))
+        return 1.0 - passed if decay == "linear" else 1.0
 
     def _update_start(self) -> UpdateStart | None:
         """Return where the next update begins; None before the first."""

@@ -52,7 +52,7 @@ class Impact(OffPolicyLearner[ImpactHyperparameters]):
     def rule(self) -> ImpactRule:
         """The loss, with the present KL coefficient."""
         return ImpactRule(
-            hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient
+            hyperparameters=self._in_round(self._newest_round), kl_coefficient=self._kl_coefficient
         )
 
     def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:

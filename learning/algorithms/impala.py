@@ -45,7 +45,7 @@ class Impala(OffPolicyLearner[ImpalaHyperparameters]):
     @property
     def rule(self) -> ImpalaRule:
         """The loss."""
-        return ImpalaRule(hyperparameters=self._hyperparameters)
+        return ImpalaRule(hyperparameters=self._in_round(self._newest_round))
 
     def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:
         """Adapt the scale of the steps, where it is; returns it as used, `step_scale`, there."""

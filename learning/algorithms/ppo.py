@@ -88,11 +88,14 @@ class Ppo(GradientLearner[PpoHyperparameters]):
 
     @property
     def _rule(self) -> PpoRule:
-        return PpoRule(hyperparameters=self._hyperparameters, kl_coefficient=self._kl_coefficient)
+        return PpoRule(
+            hyperparameters=self._in_round(self._num_updates), kl_coefficient=self._kl_coefficient
+        )
 
     def _scalars(self) -> StateScalars:
         scalars = super()._scalars() | {"kl_coefficient": self._kl_coefficient}
-        if self._hyperparameters.learning_rate_decay != "none":
+        decays = (self._hyperparameters.learning_rate_decay, self._hyperparameters.entropy_decay)
+        if decays != ("none", "none"):
             scalars["num_updates"] = self._num_updates
         return scalars
 

@@ -1,4 +1,4 @@
-"""The network of a job: for vectors, two separate tanh MLPs for the policy and the value.
+"""The network of a job: for vectors, two separate MLPs for the policy and the value.
 
 No shared layers, zero biases at the start, and a Gaussian policy whose log-standard deviations are
 the second half of the policy's outputs (RLlib's form) or a free vector (CleanRL's). For images see
@@ -21,6 +21,7 @@ from learning.networks.distributions import (
     MultiCategorical,
     discrete_distribution,
 )
+from learning.networks.mlp import MlpForm
 from learning.networks.mlp_network import MlpActorCritic
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec
 from shared.hyperparameters.common import CommonHyperparameters
@@ -96,6 +97,8 @@ def _zero_network(
         observation_size=math.prod(observation.shape),
         policy_outputs=num_outputs,
         hidden_sizes=hyperparameters.hidden_sizes,
+        value_hidden_sizes=hyperparameters.value_hidden_sizes or hyperparameters.hidden_sizes,
+        form=MlpForm(activation=hyperparameters.activation, layer_norm=hyperparameters.layer_norm),
         distribution=distribution,
         free_log_std=free_log_std,
     )

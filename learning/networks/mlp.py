@@ -1,18 +1,22 @@
-"""Multilayer perceptrons with tanh layers: forward and backward by hand.
+"""Multilayer perceptrons: forward and backward by hand.
 
-A layer is `a = h_in W^T + b`, `h = tanh(a)`; the last layer has no tanh. Written out, the
-derivatives need no autograd graph, which at these sizes costs more than the arithmetic. They are
-tested against autograd.
+A layer is `a = h_in W^T + b`, `h = f(n(a))` with an activation f and, if it is asked for, a layer
+norm n: Ba et al., "Layer normalization", arXiv 1607.06450, without its gain and bias. The last
+layer has neither. Written out, the derivatives need no autograd graph, which at these sizes costs
+more than the arithmetic. They are tested against autograd.
 
 Legend: N samples; L layers; `h[l]` the input of layer l, so `h[0]` is the observation.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from shared.hyperparameters.common import Activation
+from shared.policy.mlp import LAYER_NORM_EPSILON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,39 +27,114 @@ class Layer:
     bias: Tensor  # [out]
 
 
-def forward(layers: Sequence[Layer], x: Tensor) -> tuple[list[Tensor], Tensor]:
-    """Run `x` # [N, in] through the network; return its layers' L inputs, and [N, out]."""
-    inputs = [x]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlpForm:
+    """What lies between the layers."""
+
+    activation: Activation = "tanh"
+    layer_norm: bool = False
+
+
+TANH = MlpForm()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What the backward pass needs of a forward pass."""
+
+    inputs: list[Tensor]
+    """Of each layer # L x [N, in]."""
+    norms: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+    """Of each layer norm: what it was given # [N, out], its mean and inverse deviation # [N, 1]."""
+
+
+def forward(layers: Sequence[Layer], x: Tensor, form: MlpForm = TANH) -> tuple[Trace, Tensor]:
+    """Run `x` # [N, in] through the network; return what is needed back, and [N, out]."""
+    trace = Trace(inputs=[x])
+    activate = _IN_PLACE[form.activation]
     for layer in layers[:-1]:
-        inputs.append(functional.linear(inputs[-1], layer.weight, layer.bias).tanh_())
-    return inputs, functional.linear(inputs[-1], layers[-1].weight, layers[-1].bias)
+        a = functional.linear(trace.inputs[-1], layer.weight, layer.bias)
+        if form.layer_norm:
+            given = a
+            a, mean, inverse = torch.ops.aten.native_layer_norm(
+                given, [given.shape[1]], None, None, LAYER_NORM_EPSILON
+            )
+            trace.norms.append((given, mean, inverse))
+        trace.inputs.append(activate(a))
+    return trace, functional.linear(trace.inputs[-1], layers[-1].weight, layers[-1].bias)
 
 
-def differentiable(layers: Sequence[Layer], x: Tensor) -> Tensor:
+def differentiable(layers: Sequence[Layer], x: Tensor, form: MlpForm = TANH) -> Tensor:
     """Return the output of `forward` with a graph behind it, for autograd."""
     for layer in layers[:-1]:
-        x = functional.linear(x, layer.weight, layer.bias).tanh()
+        x = functional.linear(x, layer.weight, layer.bias)
+        if form.layer_norm:
+            x = functional.layer_norm(x, x.shape[1:], eps=LAYER_NORM_EPSILON)
+        x = _DIFFERENTIABLE[form.activation](x)
     return functional.linear(x, layers[-1].weight, layers[-1].bias)
 
 
 def backward(
-    layers: Sequence[Layer], inputs: Sequence[Tensor], delta: Tensor, *, gradients: Sequence[Layer]
+    layers: Sequence[Layer],
+    trace: Trace,
+    delta: Tensor,
+    *,
+    gradients: Sequence[Layer],
+    form: MlpForm = TANH,
 ) -> None:
     """Write the parameters' gradients of an objective into `gradients`.
 
     Args:
         layers: The network.
-        inputs: Of the forward pass over the objective's samples.
+        trace: Of the forward pass over the objective's samples.
         delta: Derivative of the objective with respect to the network's output. # [N, out]
         gradients: Written to; shapes as `layers`.
+        form: What lies between the layers.
     """
     for index in range(len(layers) - 1, -1, -1):
-        h = inputs[index]
+        h = trace.inputs[index]
         _write_weight_gradient(delta, h, out=gradients[index].weight)
         torch.sum(delta, 0, out=gradients[index].bias)
         if index:
-            upstream = delta @ layers[index].weight
-            delta = torch.ops.aten.tanh_backward.grad_input(upstream, h, grad_input=upstream)
+            delta = _BACKWARD[form.activation](delta @ layers[index].weight, h)
+            if form.layer_norm:
+                given, mean, inverse = trace.norms[index - 1]
+                delta, _, _ = torch.ops.aten.native_layer_norm_backward(
+                    delta, given, [given.shape[1]], mean, inverse, None, None, [True, False, False]
+                )
+
+
+def _tanh_backward(upstream: Tensor, h: Tensor) -> Tensor:
+    delta: Tensor = torch.ops.aten.tanh_backward.grad_input(upstream, h, grad_input=upstream)
+    return delta
+
+
+def _relu_backward(upstream: Tensor, h: Tensor) -> Tensor:
+    delta: Tensor = torch.ops.aten.threshold_backward(upstream, h, 0)
+    return delta
+
+
+def _elu_backward(upstream: Tensor, h: Tensor) -> Tensor:
+    # By what ELU returned: alpha, both scales, and that `h` is its result.
+    delta: Tensor = torch.ops.aten.elu_backward(upstream, 1, 1, 1, True, h)
+    return delta
+
+
+_IN_PLACE: Mapping[Activation, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh_,
+    "relu": torch.relu_,
+    "elu": lambda a: functional.elu(a, inplace=True),
+}
+_DIFFERENTIABLE: Mapping[Activation, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "elu": functional.elu,
+}
+_BACKWARD: Mapping[Activation, Callable[[Tensor, Tensor], Tensor]] = {
+    "tanh": _tanh_backward,
+    "relu": _relu_backward,
+    "elu": _elu_backward,
+}
 
 
 def _write_weight_gradient(delta: Tensor, h: Tensor, *, out: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The actor-critic network for vectors: two separate tanh MLPs for the policy and the value.
+"""The actor-critic network for vectors: two separate MLPs for the policy and the value.
 
 No layers are shared. Derivatives are written by hand, see `learning.networks.mlp`.
 
@@ -26,7 +26,7 @@ from learning.networks.actor_critic import (
     zero_linear,
 )
 from learning.networks.distributions import Distribution, Gaussian
-from learning.networks.mlp import Layer
+from learning.networks.mlp import TANH, Layer, MlpForm
 from learning.networks.step_terms import StepTerms
 
 
@@ -49,6 +49,8 @@ class MlpActorCritic(ActorCritic):
         observation_size: int,
         policy_outputs: int,
         hidden_sizes: tuple[int, ...],
+        value_hidden_sizes: tuple[int, ...] | None = None,
+        form: MlpForm = TANH,
         distribution: Distribution,
         free_log_std: int | None,
     ) -> None:
@@ -57,14 +59,18 @@ class MlpActorCritic(ActorCritic):
         Args:
             observation_size: Numbers per observation.
             policy_outputs: Width of the policy's last layer.
-            hidden_sizes: Widths of the tanh layers, of both networks.
+            hidden_sizes: Widths of the hidden layers.
+            value_hidden_sizes: The same of the value network; None: as the policy's.
+            form: What lies between the layers.
             distribution: Of the actions, with the policy's outputs as parameters.
             free_log_std: Size of a free log-standard deviation vector; None without one.
         """
         super().__init__()
         self.distribution = distribution
         self.policy = _dense(observation_size, hidden_sizes, policy_outputs)
-        self.value = _dense(observation_size, hidden_sizes, 1)
+        value_sizes = hidden_sizes if value_hidden_sizes is None else value_hidden_sizes
+        self.value = _dense(observation_size, value_sizes, 1)
+        self._form = form
         self.log_std = None if free_log_std is None else nn.Parameter(torch.zeros(free_log_std))
         self.requires_grad_(False)  # derivatives are written by hand, see mlp.py
         self.flatten()
@@ -75,7 +81,7 @@ class MlpActorCritic(ActorCritic):
         parameters = self.views_of(flat)
         self._policy_layers = self.layers("policy", parameters)
         self._value_layers = self.layers("value", parameters)
-        self._pair = _paired(flat, self._policy_layers, self._value_layers)
+        self._pair = _paired(flat, self._policy_layers, self._value_layers, self._form)
 
     def new_gradient(self) -> FlatGradient:
         """Return a gradient of zeros in the parameters' layout."""
@@ -87,7 +93,7 @@ class MlpActorCritic(ActorCritic):
             policy=policy,
             value=value,
             log_std=views.get("log_std"),
-            pair=_paired(flat, policy, value),
+            pair=_paired(flat, policy, value, self._form),
         )
 
     def differentiate(
@@ -98,16 +104,17 @@ class MlpActorCritic(ActorCritic):
             self.differentiate_arrays(observation.numpy(), _AsArrays(loss), gradient=gradient)
             return
         assert isinstance(gradient, _MlpGradient), "gradient of another kind of network"
-        policy, raw = mlp.forward(self._policy_layers, observation)
-        critic, value = mlp.forward(self._value_layers, observation)
+        policy, raw = mlp.forward(self._policy_layers, observation, self._form)
+        critic, value = mlp.forward(self._value_layers, observation, self._form)
         d_outputs = loss.policy_gradient(self.with_log_std(raw))
         d_value = loss.value_gradient(value.squeeze(1)).unsqueeze(1)
         if gradient.log_std is not None:
             width = d_outputs.shape[1] - len(gradient.log_std)
             torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
             d_outputs = d_outputs[:, :width].contiguous()
-        mlp.backward(self._policy_layers, policy, d_outputs, gradients=gradient.policy)
-        mlp.backward(self._value_layers, critic, d_value, gradients=gradient.value)
+        form = self._form
+        mlp.backward(self._policy_layers, policy, d_outputs, gradients=gradient.policy, form=form)
+        mlp.backward(self._value_layers, critic, d_value, gradients=gradient.value, form=form)
 
     def array_terms(self) -> StepTerms[Floats] | None:
         """Return the distribution if both networks fit NumPy, else None."""
@@ -172,12 +179,13 @@ class MlpActorCritic(ActorCritic):
 
     def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
         """Return the distribution parameters that these network parameters give."""
-        raw = mlp.differentiable(self.layers("policy", parameters), observation)
+        raw = mlp.differentiable(self.layers("policy", parameters), observation, self._form)
         return with_log_std(raw, parameters.get("log_std"))
 
     def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
         """Return the state values that these network parameters give."""
-        return mlp.differentiable(self.layers("value", parameters), observation).squeeze(1)
+        layers = self.layers("value", parameters)
+        return mlp.differentiable(layers, observation, self._form).squeeze(1)
 
     def layers(self, part: str, views: Mapping[str, Tensor]) -> tuple[Layer, ...]:
         """Return the layers of `policy` or `value` out of the views of a flat buffer."""
@@ -189,15 +197,16 @@ class MlpActorCritic(ActorCritic):
 
     def policy_outputs(self, observation: Tensor) -> Tensor:
         """Return the distribution parameters # [N, D]."""
-        return self.with_log_std(mlp.forward(self._policy_layers, observation)[1])
+        return self.with_log_std(mlp.forward(self._policy_layers, observation, self._form)[1])
 
     def values(self, observation: Tensor) -> Tensor:
         """Return the state values # [N]."""
-        return mlp.forward(self._value_layers, observation)[1].squeeze(1)
+        return mlp.forward(self._value_layers, observation, self._form)[1].squeeze(1)
 
     def payload_metadata(self) -> dict[str, str]:
         """Return the network's form, for the published policy."""
-        return {"network": "mlp", "activation": "tanh"}
+        norm = {"layer_norm": "yes"} if self._form.layer_norm else {}
+        return {"network": "mlp", "activation": self._form.activation, **norm}
 
 
 class _AsArrays:
@@ -213,8 +222,16 @@ class _AsArrays:
         return self._loss.value_gradient(torch.from_numpy(value)).numpy()
 
 
-def _paired(flat: Tensor, policy: Sequence[Layer], value: Sequence[Layer]) -> PairedMlp | None:
-    """Return both networks' layers as NumPy takes them; None where it cannot."""
+def _paired(
+    flat: Tensor, policy: Sequence[Layer], value: Sequence[Layer], form: MlpForm
+) -> PairedMlp | None:
+    """Return both networks' layers as NumPy takes them; None where it cannot.
+
+    It takes tanh layers alone, of equal widths in both.
+    """
+    widths = [[len(layer.bias) for layer in layers[:-1]] for layers in (policy, value)]
+    if form != TANH or widths[0] != widths[1]:
+        return None
     if len(policy) < 2 or flat.device.type != "cpu" or flat.dtype != torch.float32:
         return None
     return PairedMlp(flat, policy, value)

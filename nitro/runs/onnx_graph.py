@@ -23,10 +23,11 @@ from shared.contracts.environment_spec import (
 )
 from shared.policy.conv import MAX_PIXEL
 from shared.policy.conv_layers import CONV_NETWORKS, Convolution, conv_layers
+from shared.policy.mlp import LAYER_NORM_EPSILON
 
 INPUT, OUTPUT = "observation", "action"
 _OPSET = 17
-_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
+_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}
 _IR_VERSION = 9
 """With that operator set, what runtimes since 2023 read."""
 
@@ -115,8 +116,18 @@ class _Graph:
                     values = self._node("Flatten", values, axis=1)
                 values = self._node("Gemm", values, *parameters, transB=1)
             if i < count - 1:
+                if metadata.get("layer_norm") == "yes":
+                    values = self._normalised(values)
                 values = self._node(activation, values)
         return values
+
+    def _normalised(self, values: str) -> str:
+        """Add a layer norm without gain and bias."""
+        centred = self._node("Sub", values, self._node("ReduceMean", values, axes=[1]))
+        variance = self._node("ReduceMean", self._node("Mul", centred, centred), axes=[1])
+        epsilon = self._constant(np.float32(LAYER_NORM_EPSILON))
+        deviation = self._node("Sqrt", self._node("Add", variance, epsilon))
+        return self._node("Div", centred, deviation)
 
     def act(self, outputs: str, metadata: Mapping[str, str], action: ActionSpec) -> None:
         """Add what makes the environment's action of the outputs."""

@@ -21,6 +21,13 @@ _TYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4"}
 _MAX_PIXEL = np.float32(255.0)
 
 
+_ACTIVATIONS: dict[str, Any] = {
+    "tanh": np.tanh,
+    "relu": lambda values: np.maximum(values, 0),
+    "elu": lambda values: np.where(values > 0, values, np.expm1(np.minimum(values, 0))),
+}
+
+
 class Policy:
     """Returns the most likely actions, as `env.step` takes them."""
 
@@ -62,8 +69,10 @@ class Policy:
             else:
                 values = values.reshape(len(values), -1) @ weight.T + bias
             if i < self._num_layers - 1:
-                relu = self._said["activation"] == "relu"
-                values = np.maximum(values, 0) if relu else np.tanh(values)
+                if self._said.get("layer_norm") == "yes":
+                    centred = values - values.mean(axis=1, keepdims=True)
+                    values = centred / np.sqrt(centred.var(axis=1, keepdims=True) + 1e-5)
+                values = _ACTIVATIONS[self._said["activation"]](values)
         return values
 
     def _actions(self, outputs: Any) -> Any:

@@ -26,6 +26,10 @@ from shared.contracts.message import (
 )
 from shared.policy.conv_layers import ConvNetworkName
 
+Activation = Literal["tanh", "relu", "elu"]
+"""What follows a dense layer."""
+Decay = Literal["none", "linear", "cosine"]
+"""How a value falls from its first in round 0 towards 0 behind the last round."""
 ActionMapping = Literal["rescale", "clip"]
 """How a sampled continuous action reaches the environment's bounds."""
 
@@ -38,8 +42,20 @@ class CommonHyperparameters(Message):
     discount: Annotated[Number, Field(ge=0, le=1)] = 0.99
     """Discount factor gamma. Paper: Table 1. Standard: CleanRL."""
     hidden_sizes: tuple[PositiveInt, ...] = (256, 256)
-    """Widths of the tanh layers of the policy and of the separate value network.
+    """Widths of the layers of the policy and of the separate value network.
     Paper: section 8.1. Standard: CleanRL."""
+    value_hidden_sizes: tuple[PositiveInt, ...] = ()
+    """The same of the value network alone; empty: as `hidden_sizes`. Paper: section 8.1.
+    Standard: CleanRL."""
+    activation: Activation = "tanh"
+    """What follows each of these layers: `tanh`, `relu` or `elu`. Networks for images have ReLU.
+    Paper: section 8.1. Standard: CleanRL."""
+    layer_norm: StrictBool = False
+    """Whether each of these layers is normalised before its activation, without gain and bias.
+    Paper: not used. Standard: as paper."""
+    entropy_decay: Decay = "none"
+    """Decay of `entropy_coefficient`, in the forms of `learning_rate_decay`. Paper: RLlib.
+    Standard: CleanRL."""
     image_network: ConvNetworkName = "paper_cnn"
     """Network for images, in place of those layers. Policy and value share all but one layer each.
     `paper_cnn`: filters 8x8, 4x4 and 11x11. `nature_cnn`: Mnih et al. 2015. Paper: section 8.1.

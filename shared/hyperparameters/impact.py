@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shared.contracts.message import NonNegativeFloat, PositiveFloat, PositiveFloat32, PositiveInt
-from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, OffPolicyHyperparameters
+from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, Decay, OffPolicyHyperparameters
 
 
 class ImpactHyperparameters(OffPolicyHyperparameters):
@@ -17,9 +17,10 @@ class ImpactHyperparameters(OffPolicyHyperparameters):
 
     learning_rate: PositiveFloat = 5e-4
     """Adam's step size in the first round. Paper: RLlib. Standard: CleanRL."""
-    learning_rate_decay: Literal["none", "linear"] = "none"
+    learning_rate_decay: Decay = "none"
     """Decay of the step size. `linear`: with trajectories of round k of `stop.max_rounds`, (1 - k /
-    max_rounds) times the first. Paper: RLlib. Standard: CleanRL."""
+    max_rounds) times the first.
+    `cosine`: (1 + cos(pi * k / max_rounds)) / 2 times. Paper: RLlib. Standard: CleanRL."""
     advantage_normalisation: Literal["none", "batch", "minibatch"] = "none"
     """Samples over which advantages get mean 0 and deviation 1. Paper: RLlib. Standard: CleanRL."""
     clip: PositiveFloat32 = 0.4

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import ValidationInfo, model_validator
 
 from shared.contracts.message import NEW, NonNegativeFloat, PositiveFloat, PositiveInt
-from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, OffPolicyHyperparameters
+from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, Decay, OffPolicyHyperparameters
 
 
 class ImpalaHyperparameters(OffPolicyHyperparameters):
@@ -17,10 +17,11 @@ class ImpalaHyperparameters(OffPolicyHyperparameters):
 
     learning_rate: PositiveFloat = 5e-4
     """Adam's step size in the first round. Paper: RLlib. Standard: ours; for images CleanRL."""
-    learning_rate_decay: Literal["none", "linear"] = "none"
+    learning_rate_decay: Decay = "none"
     """Decay of the step size. `linear`: with trajectories of round k of `stop.max_rounds`, (1 - k /
-    max_rounds) times the first. Paper: RLlib. Standard: ours, none; for images linear, as
-    CleanRL."""
+    max_rounds) times the first.
+    `cosine`: (1 + cos(pi * k / max_rounds)) / 2 times. Paper: RLlib. Standard: ours, none; for
+    images linear, as CleanRL."""
     kl_target: NonNegativeFloat = 0.0
     """Mean KL divergence per update that the step size is adapted to. Above twice this value the
     step size is divided by 1.5, below half of it multiplied. It stays within 1/32 and 32 times

@@ -11,7 +11,7 @@ from shared.contracts.message import (
     PositiveFloat32,
     PositiveInt,
 )
-from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, CommonHyperparameters
+from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, CommonHyperparameters, Decay
 
 
 class PpoHyperparameters(CommonHyperparameters):
@@ -19,7 +19,7 @@ class PpoHyperparameters(CommonHyperparameters):
 
     learning_rate: PositiveFloat = 5e-5
     """Adam's step size in the first round. Paper: Table 1. Standard: CleanRL."""
-    learning_rate_decay: Literal["none", "linear"] = "none"
+    learning_rate_decay: Decay = "none"
     """Decay of the step size. `linear`: in round k of `stop.max_rounds`, (1 - k / max_rounds) times
     the first. Paper: RLlib. Standard: CleanRL."""
     gae_lambda: Annotated[Number, Field(ge=0, le=1)] = 1.0

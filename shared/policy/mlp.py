@@ -1,23 +1,29 @@
-"""A multi-layer perceptron in NumPy, forward only, without an allocation per call.
+"""A multi-layer perceptron in NumPy, forward only. Tanh and ReLU allocate nothing per call.
 
 Legend: `B` rows, `F` inputs, `H` outputs.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from shared.hyperparameters.common import Activation
 
 Float32 = NDArray[np.float32]
 Forward = Callable[[NDArray[Any], Float32], Float32]
 """Computes a network's outputs for inputs, into an array that it returns."""
 
-Activation = Literal["tanh", "relu"]
+LAYER_NORM_EPSILON = 1e-5
+"""Added to the variance; as torch has it."""
 
 
 class Mlp:
-    """Linear layers with tanh or ReLU between them and nothing after the last."""
+    """Linear layers with an activation between them, and a layer norm before it if it is asked for.
+
+    Nothing follows the last layer. The norm has no gain and no bias.
+    """
 
     def __init__(
         self,
@@ -25,6 +31,7 @@ class Mlp:
         biases: Sequence[Float32],
         *,
         activation: Activation = "tanh",
+        layer_norm: bool = False,
     ) -> None:
         """Copy the layers: weights [out, in] as torch keeps them, biases [out].
 
@@ -47,7 +54,8 @@ class Mlp:
             (np.ascontiguousarray(weight.T), bias.reshape(1, -1).copy())
             for weight, bias in zip(weights, biases, strict=True)
         ]
-        self._relu = activation == "relu"
+        self._activate = _ACTIVATE[activation]
+        self._layer_norm = layer_norm
         self.input_shape: tuple[int, ...] = weights[0].shape[1:]
         self.output_size: int = weights[-1].shape[0]
 
@@ -62,22 +70,41 @@ class Mlp:
         ]
         last_weight, last_bias = self._last
 
+        activate, layer_norm = self._activate, self._layer_norm
+
         def forward(inputs: Float32, out: Float32) -> Float32:
             values = inputs
             for weight, bias, buffer in hidden:
                 values.dot(weight, buffer)
                 np.add(buffer, bias, buffer)
-                values = np.tanh(buffer, buffer)
+                if layer_norm:
+                    _normalise(buffer)
+                values = activate(buffer, buffer)
             values.dot(last_weight, out)
             return np.add(out, last_bias, out)
 
-        def forward_relu(inputs: Float32, out: Float32) -> Float32:
-            values = inputs
-            for weight, bias, buffer in hidden:
-                values.dot(weight, buffer)
-                np.add(buffer, bias, buffer)
-                values = np.maximum(buffer, 0.0, out=buffer)
-            values.dot(last_weight, out)
-            return np.add(out, last_bias, out)
+        return forward
 
-        return forward_relu if self._relu else forward
+
+def _normalise(values: Float32) -> None:
+    """Give each row mean 0 and variance 1."""
+    values -= values.mean(axis=1, keepdims=True)
+    variance = np.square(values).mean(axis=1, keepdims=True)
+    values /= np.sqrt(variance + np.float32(LAYER_NORM_EPSILON))
+
+
+def _relu(values: Float32, out: Float32) -> Float32:
+    return np.maximum(values, 0.0, out=out)
+
+
+def _elu(values: Float32, out: Float32) -> Float32:
+    below: Float32 = np.expm1(np.minimum(values, 0.0))
+    np.maximum(values, 0.0, out=out)
+    return np.add(out, below, out=out)
+
+
+_ACTIVATE: Mapping[Activation, Callable[[Float32, Float32], Float32]] = {
+    "tanh": np.tanh,
+    "relu": _relu,
+    "elu": _elu,
+}

@@ -4,7 +4,8 @@ Actors carry no torch: for the small networks of continuous control a forward pa
 faster than one in torch, and the actor's image stays small.
 
 Networks (the metadata's `network`): `mlp`, layers over vectors with the metadata's `activation`
-between them, `tanh` or `relu`; or a network for images out of `shared.policy.conv_layers`, by its
+between them, `tanh`, `relu` or `elu`, and a layer norm before each if its `layer_norm` is `yes`;
+or a network for images out of `shared.policy.conv_layers`, by its
 name, for images of the metadata's `image_shape`.
 
 Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
@@ -39,7 +40,7 @@ from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
 )
-from shared.hyperparameters.common import ActionMapping
+from shared.hyperparameters.common import ActionMapping, Activation
 from shared.policy.action_mapping import ACTION_MAPPINGS, action_map
 from shared.policy.conv import ConvNetwork
 from shared.policy.conv_layers import CONV_NETWORKS, conv_layers
@@ -52,7 +53,7 @@ from shared.policy.distributions import (
     Gaussian,
     MultiCategorical,
 )
-from shared.policy.mlp import Activation, Mlp
+from shared.policy.mlp import Mlp
 from shared.policy.observation_scale import ObservationScale
 
 POLICY_FORMAT = "nitro-policy/1"
@@ -60,7 +61,7 @@ _LAYERS = "policy."
 
 KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "multi_categorical/none")
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {
-    "mlp": ("tanh", "relu"),
+    "mlp": ("tanh", "relu", "elu"),
     **dict.fromkeys(CONV_NETWORKS, ("relu",)),
 }
 _IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
@@ -176,6 +177,7 @@ def load_policy(
     _expect(metadata, "format", (POLICY_FORMAT,))
     name = _expect(metadata, "network", tuple(ACTIVATIONS))
     _expect(metadata, "activation", ACTIVATIONS[name])
+    _expect({"layer_norm": "no", **metadata}, "layer_norm", ("no", "yes"))
     kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
     if kind not in KINDS:
         raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {KINDS}")
@@ -303,8 +305,11 @@ def _network(arrays: Mapping[str, Float32], metadata: Mapping[str, str]) -> Mlp 
             if metadata["network"] == name:
                 shape = _image_shape(metadata.get("image_shape", ""))
                 return ConvNetwork(conv_layers(name, shape), weights, biases)
-        relu = metadata["activation"] == "relu"
-        return Mlp(weights, biases, activation="relu" if relu else "tanh")
+        for activation in ACTIVATIONS["mlp"]:
+            if metadata["activation"] == activation:
+                norm = metadata.get("layer_norm", "no") == "yes"
+                return Mlp(weights, biases, activation=activation, layer_norm=norm)
+        raise PolicyError(f"activation is {metadata['activation']!r:.80}")
     except ValueError as error:
         raise PolicyError(str(error)) from error
 

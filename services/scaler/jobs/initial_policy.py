@@ -8,8 +8,15 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.problem import FieldError
 
-_SHAPING = ("hidden_sizes", "image_network", "observation_normalisation")
-"""Hyper-parameters that decide how large weights and statistics are."""
+_SHAPING = (
+    "hidden_sizes",
+    "value_hidden_sizes",
+    "activation",
+    "layer_norm",
+    "image_network",
+    "observation_normalisation",
+)
+"""Hyper-parameters that decide how large weights and statistics are, or what is made of them."""
 
 
 def initial_policy_errors(

@@ -19,6 +19,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
 from shared.contracts.rollouts import MAX_POLICY_BYTES
+from shared.hyperparameters.common import CommonHyperparameters
 from shared.policy.conv_layers import conv_layers
 
 _MB = 1024 * 1024
@@ -76,13 +77,7 @@ def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fie
     """
     if not spec.learns_on_functions:
         return
-    why = ""
-    if environment.observation.is_image:
-        why = "observes images: a convolutional network takes a GPU or torch, which they have not"
-    elif not isinstance(environment.action, ContinuousActionSpec):
-        why = "has discrete actions: they compute gradients of Gaussian policies only"
-    elif not resolve_for(spec, environment).hidden_sizes:
-        why = "is to have a network without hidden layers"
+    why = _not_on_functions(resolve_for(spec, environment), environment)
     if why:
         message = f"functions cannot learn {spec.env_id}, which {why}; use learner cpu or gpu"
         yield FieldError(field="learner", message=message)
@@ -98,6 +93,21 @@ def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fie
             "or use learner cpu or gpu"
         )
         yield FieldError(field="hyperparameters.hidden_sizes", message=message)
+
+
+def _not_on_functions(rule: CommonHyperparameters, environment: EnvironmentSpec) -> str | None:
+    """Say what of a network functions cannot compute; None if they can."""
+    if environment.observation.is_image:
+        return "observes images: a convolutional network takes a GPU or torch, which they have not"
+    if not isinstance(environment.action, ContinuousActionSpec):
+        return "has discrete actions: they compute gradients of Gaussian policies only"
+    if not rule.hidden_sizes:
+        return "is to have a network without hidden layers"
+    if rule.value_hidden_sizes not in ((), rule.hidden_sizes):
+        return "is to have value_hidden_sizes apart from hidden_sizes"
+    if rule.activation != "tanh" or rule.layer_norm:
+        return "is to have another network than plain tanh layers"
+    return None
 
 
 def _dense_weights(*sizes: int) -> int:

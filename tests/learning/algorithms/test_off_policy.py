@@ -222,6 +222,15 @@ def test_the_step_size_follows_the_newest_round() -> None:
     assert rates == pytest.approx([first, first * 6 / 8, first * 6 / 8])
 
 
+def test_the_entropy_weight_follows_the_newest_round() -> None:
+    update = {"entropy_coefficient": 0.4, "entropy_decay": "cosine"}
+    for hyperparameters in (IMPACT, IMPALA_STANDARD):
+        made = learner(CONTINUOUS, hyperparameters.model_copy(update=update))
+        assert made.rule.hyperparameters.entropy_coefficient == 0.4
+        made.add(round_of(made, CONTINUOUS, MAX_ROUNDS // 2, num_actors=2))
+        assert made.rule.hyperparameters.entropy_coefficient == pytest.approx(0.2)
+
+
 @pytest.mark.parametrize("hyperparameters", [IMPACT, IMPALA_STANDARD])
 def test_curvature_can_be_measured_after_an_update_and_changes_nothing(
     hyperparameters: OffPolicyHyperparameters,

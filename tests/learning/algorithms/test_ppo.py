@@ -337,6 +337,41 @@ def test_a_policy_of_another_size_is_refused_and_changes_nothing(
     assert_same_state(begun, untouched)
 
 
+def test_step_size_and_entropy_fall_along_a_cosine_or_a_line() -> None:
+    asked = {
+        "learning_rate_decay": "cosine",
+        "entropy_coefficient": 0.02,
+        "entropy_decay": "linear",
+    }
+    ppo = Ppo(CONTINUOUS, CLEAN.model_copy(update=asked), seed=0, max_rounds=4)
+    stats = train(ppo, CONTINUOUS, range(3))
+    expected = [3e-4 * (1 + math.cos(math.pi * k / 4)) / 2 for k in range(3)]
+    assert [each["learning_rate"] for each in stats] == pytest.approx(expected)
+    weights = [
+        (each["policy_loss"] + 0.5 * each["value_loss"] - each["loss"]) / each["entropy"]
+        for each in stats
+    ]
+    assert weights == pytest.approx([0.02, 0.015, 0.01], abs=1e-5)
+
+
+@pytest.mark.parametrize("decay", ["none", "linear"])
+def test_a_decaying_entropy_goes_on_where_it_was(decay: str) -> None:
+    asked = {
+        "learning_rate_decay": "none",
+        "entropy_coefficient": 0.5,
+        "entropy_decay": decay,
+    }
+    hyperparameters = CLEAN.model_copy(update=asked)
+    whole, before, resumed = (
+        Ppo(CONTINUOUS, hyperparameters, seed=seed, max_rounds=4) for seed in (7, 7, 9)
+    )
+    train(whole, CONTINUOUS, range(3))
+    train(before, CONTINUOUS, range(2))
+    resumed.load_state(*before.state())
+    train(resumed, CONTINUOUS, range(2, 3))
+    assert_same_state(whole, resumed)
+
+
 def test_a_longer_gradient_is_cut_and_a_shorter_one_is_not() -> None:
     """With one plain step of Adam's first moment, 0.1 of the gradient, seen from its state."""
     lengths = []

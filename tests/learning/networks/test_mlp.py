@@ -1,13 +1,15 @@
 """The hand-written network passes against autograd."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 from learning.networks import mlp
-from learning.networks.mlp import Layer
+from learning.networks.mlp import TANH, Layer, MlpForm
+from shared.hyperparameters.common import Activation
 
 SIZES = [(3, 4, 5, 2), (40, 16, 1), (7, 2)]
 
@@ -28,13 +30,23 @@ def parameters(layers: list[Layer]) -> tuple[Tensor, ...]:
     return tuple(tensor for layer in layers for tensor in (layer.weight, layer.bias))
 
 
-def objective(x: Tensor, target: Tensor, *flat: Tensor) -> Tensor:
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": lambda a: a * (a > 0),
+    "elu": lambda a: torch.where(a > 0, a, a.exp() - 1),
+}
+
+
+def objective(x: Tensor, target: Tensor, *flat: Tensor, form: MlpForm = TANH) -> Tensor:
     """Half the squared distance of the network's output from `target`, by plain torch."""
     h = x
     for i in range(0, len(flat), 2):
         h = h @ flat[i].t() + flat[i + 1]
         if i < len(flat) - 2:
-            h = torch.tanh(h)
+            if form.layer_norm:
+                centred = h - h.mean(1, keepdim=True)
+                h = centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+            h = ACTIVATIONS[form.activation](h)
     return 0.5 * (h - target).square().sum()
 
 
@@ -44,15 +56,21 @@ def data(sizes: tuple[int, ...], dtype: torch.dtype, count: int = 11) -> tuple[T
     return x, torch.randn(count, sizes[-1], generator=generator, dtype=dtype)
 
 
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("sizes", SIZES)
-def test_gradients_agree_with_autograd(sizes: tuple[int, ...]) -> None:
+def test_gradients_agree_with_autograd(
+    sizes: tuple[int, ...], activation: Activation, layer_norm: bool
+) -> None:
+    form = MlpForm(activation=activation, layer_norm=layer_norm)
     layers = random_layers(sizes, 0, torch.float64)
     gradients = random_layers(sizes, 1, torch.float64)  # garbage that must be overwritten
     x, target = data(sizes, torch.float64)
-    inputs, output = mlp.forward(layers, x)
-    mlp.backward(layers, inputs, output - target, gradients=gradients)
+    trace, output = mlp.forward(layers, x, form)
+    mlp.backward(layers, trace, output - target, gradients=gradients, form=form)
 
     leaves = [tensor.clone().requires_grad_() for tensor in parameters(layers)]
-    expected = torch.autograd.grad(objective(x, target, *leaves), leaves)
+    expected = torch.autograd.grad(objective(x, target, *leaves, form=form), leaves)
+    torch.testing.assert_close(mlp.differentiable(layers, x, form), output)
     for found, wanted in zip(parameters(gradients), expected, strict=True):
         torch.testing.assert_close(found, wanted)

@@ -14,9 +14,10 @@ from learning.algorithms.ppo import Ppo
 from learning.cpu.numpy_mlp import LARGE_PRODUCT
 from learning.data.arrays import Array
 from learning.networks.actor_critic import ActorCritic
-from learning.networks.building import build_network
+from learning.networks.building import build_network, policy_payload
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.policy.numpy_policy import load_policy
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
 SMALL = PpoHyperparameters(hidden_sizes=(24, 16))
@@ -26,6 +27,9 @@ CASES = [
     (CONTINUOUS, SMALL.model_copy(update={"hidden_sizes": (8,)})),
     (CONTINUOUS, SMALL.model_copy(update={"hidden_sizes": ()})),
     (DISCRETE, SMALL),
+    (CONTINUOUS, SMALL.model_copy(update={"activation": "elu", "value_hidden_sizes": (12,)})),
+    (DISCRETE, SMALL.model_copy(update={"activation": "relu", "layer_norm": True})),
+    (CONTINUOUS, SMALL.model_copy(update={"value_hidden_sizes": (16, 24)})),
 ]
 FEW = 37
 MANY = LARGE_PRODUCT // (16 * 24) + 1
@@ -66,12 +70,23 @@ def network_and_data(
     return network, observation, d_outputs, torch.randn(num_samples, generator=generator)
 
 
-def plain(network: ActorCritic, named: dict[str, Tensor], part: str, x: Tensor) -> Tensor:
+ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "elu": torch.nn.functional.elu}
+
+
+def plain(
+    named: dict[str, Tensor],
+    part: str,
+    x: Tensor,
+    hyperparameters: PpoHyperparameters = SMALL,
+) -> Tensor:
     """Return the outputs of `policy` or `value` at `x`, by plain torch."""
-    count = len(network.policy)
+    count = sum(name.startswith(f"{part}.") for name in named) // 2
     for i in range(count):
         x = torch.nn.functional.linear(x, named[f"{part}.{i}.weight"], named[f"{part}.{i}.bias"])
-        x = torch.tanh(x) if i < count - 1 else x
+        if i < count - 1:
+            if hyperparameters.layer_norm:
+                x = torch.nn.functional.layer_norm(x, x.shape[1:])
+            x = ACTIVATIONS[hyperparameters.activation](x)
     return x
 
 
@@ -96,10 +111,10 @@ def test_answers_and_gradients_agree_with_autograd(
         name: parameter.detach().double().requires_grad_()
         for name, parameter in network.named_parameters()
     }
-    outputs = plain(network, leaves, "policy", observation.double())
+    outputs = plain(leaves, "policy", observation.double(), hyperparameters)
     if "log_std" in leaves:
         outputs = torch.cat((outputs, leaves["log_std"].expand(num_samples, -1)), dim=1)
-    value = plain(network, leaves, "value", observation.double()).squeeze(1)
+    value = plain(leaves, "value", observation.double(), hyperparameters).squeeze(1)
 
     loss, gradient = FixedGradients(d_outputs, d_value), network.new_gradient()
     gradient.flat.fill_(7.0)  # must be overwritten
@@ -171,8 +186,8 @@ def test_samples_without_a_derivative_change_no_gradient(moving: int) -> None:
     for derivative in (d_outputs, d_value):
         derivative[order[moving:]] = 0.0
     named = {k: v.clone().requires_grad_() for k, v in network.named_parameters()}
-    raw = plain(network, named, "policy", observation)
-    value = plain(network, named, "value", observation).squeeze(1)
+    raw = plain(named, "policy", observation)
+    value = plain(named, "value", observation).squeeze(1)
     loss = (raw * d_outputs).sum() + (value * d_value).sum()
     expected = dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True))
     gradient = network.new_gradient()
@@ -203,3 +218,26 @@ def test_numbers_out_of_range_come_through_without_a_warning(broken: float) -> N
         found = gradient_of(network, observation, d_outputs, d_value * 1e38)
     assert not torch.isfinite(found["value.0.weight"]).all()
     assert torch.isfinite(found["policy.0.weight"]).all()
+
+
+@pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
+def test_actors_compute_what_the_learner_does(
+    environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
+) -> None:
+    network, observation, _, _ = network_and_data(environment, hyperparameters, FEW)
+    policy = load_policy(*policy_payload(network))
+    width = policy.network.output_size
+    np.testing.assert_allclose(
+        policy.outputs(observation.numpy()),
+        network.policy_outputs(observation).numpy()[:, :width],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_the_value_network_has_its_own_sizes() -> None:
+    own = SMALL.model_copy(update={"value_hidden_sizes": (16, 24)})
+    network, shared = (build_network(CONTINUOUS, each, seed=1) for each in (own, SMALL))
+    assert [len(layer.get_parameter("bias")) for layer in network.policy][:2] == [24, 16]
+    assert [len(layer.get_parameter("bias")) for layer in network.value] == [16, 24, 1]
+    assert [len(layer.get_parameter("bias")) for layer in shared.value] == [24, 16, 1]

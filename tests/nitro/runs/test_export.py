@@ -100,6 +100,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], tuple[int, ...], ActionSp
         (4,),
         CONTINUOUS,
     ),
+    "discrete, ELU, layer norm": (
+        layers((8, 4), (8, 8), (5, 8)),
+        metadata("categorical", "none", layer_norm="yes") | {"activation": "elu"},
+        (4,),
+        DiscreteActionSpec(n=5),
+    ),
+    "continuous, ReLU, layer norm": (
+        layers((8, 4), (4, 8)),
+        metadata("gaussian", "state_dependent", layer_norm="yes") | {"activation": "relu"},
+        (4,),
+        CONTINUOUS,
+    ),
     "several": (
         layers((8, 4), (5, 8)),
         metadata("multi_categorical", "none", num_choices="2,3"),

@@ -99,7 +99,7 @@ def test_lists_and_mappings_may_be_yaml() -> None:
 
 
 def test_no_regular_expression_is_shown() -> None:
-    for assignment in ("env_id=my:Env", "wrappers=[{name: a/b}]", "env_kwargs={a b: 1}"):
+    for assignment in ("env_id=my Env", "wrappers=[{name: a/b}]", "env_kwargs={a b: 1}"):
         told = refusal(assignment)
         assert "^" not in told
         assert "letters, digits and" in told

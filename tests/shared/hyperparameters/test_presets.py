@@ -36,9 +36,19 @@ def test_the_paper_preset_is_table_1_filled_up_with_rllibs_defaults() -> None:
         "reward_scaling": False,
         "action_mapping": "rescale",
     }
-    section_8_1 = {"hidden_sizes": (256, 256), "image_network": "paper_cnn"}
+    section_8_1 = {
+        "hidden_sizes": (256, 256),
+        "value_hidden_sizes": (),
+        "activation": "tanh",
+        "image_network": "paper_cnn",
+    }
     ours = {"kl_coefficient_max": 100.0}
-    unused = {"observation_clip": 10.0, "reward_clip": 10.0}
+    unused = {
+        "observation_clip": 10.0,
+        "reward_clip": 10.0,
+        "layer_norm": False,
+        "entropy_decay": "none",
+    }
     expected = table_1 | rllib | section_8_1 | ours | unused
     assert resolve("ppo", "paper", {}).model_dump() == expected
 
@@ -61,6 +71,10 @@ def test_the_standard_preset_is_cleanrls_for_continuous_control() -> None:
         "num_epochs": 10,
         "minibatch_size": 64,
         "hidden_sizes": (64, 64),
+        "value_hidden_sizes": (),
+        "activation": "tanh",
+        "layer_norm": False,
+        "entropy_decay": "none",
         "image_network": "nature_cnn",
         "initialisation": "orthogonal",
         "log_std": "free",

@@ -38,5 +38,8 @@ def test_what_does_not_fit_is_told_with_both_sizes() -> None:
         "init_from: earlier has actions {'kind': 'discrete', 'n': 4}, this job has continuous [3]",
         "init_from: earlier has hidden_sizes (8,), this job has (64, 64)",
     ]
+    assert _told(_earlier(activation="relu")) == [
+        "init_from: earlier has activation relu, this job has tanh"
+    ]
     assert _told(None) == ["init_from.job_id: there is no job earlier with a checkpoint here"]
     assert _told(_earlier(None)) == _told(None)

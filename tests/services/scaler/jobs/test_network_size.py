@@ -1,5 +1,7 @@
 """Networks that cannot be, and policies that no actor would load."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -112,17 +114,19 @@ GAUSSIAN = environment((4,)).model_copy(
 
 
 @pytest.mark.parametrize(
-    ("there", "hidden_sizes", "why"),
+    ("there", "hyperparameters", "why"),
     [
-        (environment((84, 84, 4)), (64,), "observes images"),
-        (environment((4,)), (64,), "has discrete actions"),
-        (GAUSSIAN, (), "without hidden layers"),
+        (environment((84, 84, 4)), {}, "observes images"),
+        (environment((4,)), {}, "has discrete actions"),
+        (GAUSSIAN, {"hidden_sizes": ()}, "without hidden layers"),
+        (GAUSSIAN, {"value_hidden_sizes": (8,)}, "value_hidden_sizes apart from hidden_sizes"),
+        (GAUSSIAN, {"activation": "relu"}, "another network than plain tanh layers"),
+        (GAUSSIAN, {"layer_norm": True}, "another network than plain tanh layers"),
     ],
 )
 def test_functions_are_refused_what_they_cannot_learn(
-    there: EnvironmentSpec, hidden_sizes: tuple[int, ...], why: str
+    there: EnvironmentSpec, hyperparameters: dict[str, Any], why: str
 ) -> None:
-    hyperparameters = {"hidden_sizes": hidden_sizes} if hidden_sizes == () else {}
     spec = SPEC.model_copy(update={"learner": "functions", "hyperparameters": hyperparameters})
     (error,) = function_errors(spec, there)
     assert error.field == "learner"
