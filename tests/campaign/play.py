@@ -14,6 +14,7 @@ import httpx
 from nitro.client.client import NitroClient
 from nitro.client.errors import ApiError, ApiUnreachableError
 from nitro.local.system import LocalSystem
+from nitro.runs.finished import finished_folder
 from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.message import Message
 from tests.campaign.checks import (
@@ -250,7 +251,9 @@ def _wake(scene: _Scene) -> float:
     """Let a paused learner go on; return what it adds to the bill that another one has written."""
     if scene.paused is None:
         return 0.0
-    folder = scene.stage.runs_dir / scene.job_id
+    folder = finished_folder(scene.stage.runs_dir / scene.job_id)
+    if folder is None:
+        raise PlayError("the run's folder is gone")
     written = written_usd(folder)
     wake(scene.stage.system, scene.paused, scene.job_id)
     return written_usd(folder) - written

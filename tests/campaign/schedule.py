@@ -18,7 +18,7 @@ Moment = Literal["done", "in flight"]
 Trouble = Literal["crash", "duplicate", "throttle"]
 
 ROUNDS = 6
-BUDGET_USD = 2.0
+BUDGET_USD = 4.0
 NUM_SEEDS = 3
 """Seeds of the jobs: few, so that few undisturbed runs are needed to compare with."""
 _WHOLE_SHARE = 0.25

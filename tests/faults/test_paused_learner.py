@@ -6,6 +6,7 @@ import pytest
 
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
+from nitro.runs.finished import finished_folder
 from shared.artifacts.store import JOB_FILE, ROUNDS_FILE
 from shared.contracts.jobs import Job
 from tests.campaign.pausing import pause_holder, wake, written_usd
@@ -47,6 +48,7 @@ def test_a_learner_that_was_paused_writes_nothing_once_another_has_ended_the_job
         wake(rig.system, paused, job_id)
         assert not folder.exists()
         return
+    assert finished_folder(folder) == folder  # whose learner has written its last word
     rounds = (folder / ROUNDS_FILE).read_bytes()
     wake(rig.system, paused, job_id)
     assert (folder / ROUNDS_FILE).read_bytes() == rounds

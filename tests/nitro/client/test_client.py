@@ -164,6 +164,15 @@ def test_nobody_there_is_told_apart_from_a_refusal() -> None:
     assert "http://127.0.0.1:1" in str(none.value)
 
 
+@pytest.mark.parametrize("variable", ["ALL_PROXY", "SSL_CERT_FILE"])
+def test_a_proxy_or_certificates_that_cannot_be_used_are_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "socks5://127.0.0.1:9")
+    with pytest.raises(CommandError, match=variable):
+        NitroClient("https://api.example", "t")
+
+
 def test_an_answer_that_is_not_nitros_is_refused(system: LocalSystem, client: NitroClient) -> None:
     with (
         NitroClient(f"{system.api_url}/healthz?", system.token) as elsewhere,
