@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nitro.errors import CommandError
 from nitro.python.notebooks import found_modules, notebook_source
-from shared.environments.packages import file_name
+from shared.environments.packages import file_name, maker_of
 from shared.environments.scripts import script_of
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def registered_name(env_id: str, write: WriteFile) -> str | None:
         env_id: The environment's name.
         write: Keeps the registration in a file.
     """
+    if maker_of(env_id) is not None:
+        return maker_of(env_id)
     gymnasium = sys.modules.get("gymnasium")
     spec = None if gymnasium is None else gymnasium.registry.get(env_id)
     if spec is None:

@@ -24,6 +24,7 @@ from shared.environments.variables import AT_IMPORT, noting_reads
 
 _NAME = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*|[^\s,:]+\.py)(:[A-Za-z_]\w*)?", re.ASCII)
 _FILE_NAME = re.compile(r"(?P<file>.+\.py)(?P<maker>:[A-Za-z_]\w*)?", re.DOTALL)
+_MAKERS: dict[str, str] = {}
 _NOT_OF_IDS = re.compile(r"[^\w.-]+", re.ASCII)
 
 
@@ -90,6 +91,11 @@ def maker_env_id(name: str) -> str:
     return f"own/{module}.{maker}"
 
 
+def maker_of(env_id: str) -> str | None:
+    """Return what this process makes an environment with, by the name that registered it."""
+    return _MAKERS.get(env_id)
+
+
 def import_environment_packages(names: Iterable[str]) -> None:
     """Import every package, so that its environments are registered; register every maker.
 
@@ -138,6 +144,7 @@ def _register(name: str, maker: object) -> None:
     if not callable(maker):
         raise TypeError(f"{name} is no function or class")
     env_id = maker_env_id(name)
+    _MAKERS[env_id] = name
     if ".py:" in name:  # Gymnasium could not import it by its name; a notebook may define it again
         gymnasium.registry.pop(env_id, None)
         gymnasium.register(id=env_id, entry_point=maker)
