@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import get_args
 
-from services.scaler.api.readiness import Readiness
 from services.scaler.book.book import Book
 from services.scaler.book.dynamodb import DynamoDbTable
 from services.scaler.book.importing import import_old_file
@@ -42,6 +41,7 @@ from services.scaler.views.estimating import Estimates
 from services.scaler.views.listing import JobListing
 from services.scaler.views.logs import CloudWatchLogs, FileLogs, Logs, NoLogs
 from services.scaler.views.processes import MachineProcesses
+from services.scaler.views.readiness import Readiness
 from services.scaler.views.stretches import CurveStretches
 from services.scaler.views.system import SystemLook
 from shared.artifacts.opening import open_artifacts

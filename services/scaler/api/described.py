@@ -6,7 +6,8 @@ from typing import Annotated
 from fastapi import Header, Path, Query, Request, Security
 from fastapi.security import HTTPBearer
 
-from services.scaler.api.problem import MEDIA_TYPE, refuse_wrong
+from services.scaler.api.problem import MEDIA_TYPE
+from services.scaler.refusals import refuse_wrong
 from shared.contracts.field_errors import KEY_FORM, unknown
 from shared.contracts.message import Identifier, JobId
 from shared.contracts.problem import FieldError, Problem

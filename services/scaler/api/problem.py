@@ -1,73 +1,26 @@
 """Errors as the API shows them: RFC 9457 problem documents that name every wrong field."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from services.scaler.book.reading import UnreadableError
 from services.scaler.book.table import StoreError
+from services.scaler.refusals import ApiError, field_errors
 from shared.artifacts.store import ArtifactError
-from shared.contracts.field_errors import explained, fields_of, known_fields
+from shared.contracts.field_errors import fields_of, known_fields
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.problem import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
-T = TypeVar("T")
-_NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \((.*?)\) ")
 _NOWHERE = "there is nothing at this address"
-_FREE_FORM = frozenset({"hyperparameters", "env_kwargs"})
-"""Fields whose path ends one below them; the rest names the type that was tried."""
-
-
-class ApiError(Exception):
-    """An expected refusal: its status, what is wrong, and which fields are."""
-
-    def __init__(
-        self, status: HTTPStatus, detail: str, errors: tuple[FieldError, ...] = ()
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
-        self.errors = errors
-
-
-def found(what: T | None, kind: str, name: str) -> T:
-    """Return what was looked for.
-
-    Raises:
-        ApiError: 404, there is none.
-    """
-    if what is None:
-        raise ApiError(HTTPStatus.NOT_FOUND, f"there is no {kind} {name!r}")
-    return what
-
-
-def conflict(detail: str) -> ApiError:
-    """Return a 409."""
-    return ApiError(HTTPStatus.CONFLICT, detail)
-
-
-def invalid(*errors: FieldError) -> ApiError:
-    """Return a 422 about fields."""
-    fields = ", ".join(error.field for error in errors)
-    return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, f"wrong: {fields}", errors)
-
-
-def refuse_wrong(errors: Iterable[FieldError]) -> None:
-    """Raise a 422 about fields, if any is wrong."""
-    wrong = tuple(errors)
-    if wrong:
-        raise invalid(*wrong)
 
 
 def problem_response(
@@ -76,17 +29,6 @@ def problem_response(
     """Return an error as a response."""
     problem = Problem(title=status.phrase, status=status.value, detail=detail, errors=errors)
     return JSONResponse(problem.model_dump(), status_code=status.value, media_type=MEDIA_TYPE)
-
-
-def field_errors(
-    errors: Sequence[Mapping[str, object]], *, known: Sequence[str] = ()
-) -> tuple[FieldError, ...]:
-    """Return one error per wrong field, from pydantic's; `known` are the fields there are."""
-    found: dict[str, str] = {}
-    for error in errors:
-        for field, message in _one_error(error, known):
-            found.setdefault(field, message)
-    return tuple(FieldError(field=field, message=message) for field, message in found.items())
 
 
 def install(app: FastAPI) -> None:
@@ -182,29 +124,3 @@ def _known(request: Request, body: object) -> list[str]:
     scaling = body.get("scaling")
     policy = scaling.get("policy") if isinstance(scaling, dict) else JobSpec().scaling.policy
     return known_fields(algorithm=str(body.get("algorithm", "ppo")), policy=str(policy))
-
-
-def _one_error(error: Mapping[str, object], known: Sequence[str]) -> list[tuple[str, str]]:
-    location = error["loc"]
-    assert isinstance(location, tuple)
-    path = _field_path(location)
-    message = explained(error, ".".join(path), known)
-    context = error.get("ctx")
-    cause = context.get("error") if isinstance(context, dict) else None
-    if isinstance(cause, ValidationError):
-        return [
-            (field, explained(inner, field, known))
-            for inner in cause.errors()
-            for field in (".".join([*path, *map(str, inner["loc"])]),)
-        ]
-    named = _NAMED_FIELD.match(message)
-    if named and isinstance(cause, ValueError):
-        path = [*path, named.group(1)]
-        message = f"{named.group(2)} {message[named.end() :]}"
-    return [(".".join(path) or "body", message)]
-
-
-def _field_path(location: tuple[object, ...]) -> list[str]:
-    """Return a dotted path's parts without pydantic's own names in it."""
-    path = [str(part) for part in location[1:] if part != "[key]"]
-    return path[:2] if path[:1] and path[0] in _FREE_FORM else path

@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse
 
 from services.scaler.api.answers import file_answer, tagged
 from services.scaler.api.described import Cursor, JobPath, problems
-from services.scaler.api.problem import ApiError, found
+from services.scaler.refusals import ApiError, found
 from services.scaler.views.files import artifact_links, link_to
 from services.scaler.views.happenings import event_page
 from services.scaler.views.listing import JobQuery

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from services.scaler.book.records import JobRecord
-from services.scaler.capacity.kept_warm import kept_warm
+from services.scaler.money.kept_warm import kept_warm
 from shared.contracts.jobs import JobStatus
 from shared.contracts.learner_kind import LearnerKind
 

@@ -14,17 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from services.scaler.api.problem import conflict, found, invalid
 from services.scaler.book.book import Book
+from services.scaler.book.holding import held_lease
 from services.scaler.book.records import AttemptKey, Change, JobRecord, OpenGradients
 from services.scaler.gradients.calls import CallsOrder, GradientOutcome
-from services.scaler.gradients.pricing import calls_lines, calls_per_update, worst_calls_usd
-from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.flights import Flight, Flights
 from services.scaler.launching.invoker import Invoker
 from services.scaler.money.accounting import book_lines
 from services.scaler.money.budget import RoundPricing, closing_usd
+from services.scaler.money.gradient_pricing import calls_lines, calls_per_update, worst_calls_usd
 from services.scaler.money.ledger import Clock
+from services.scaler.refusals import conflict, found, invalid
 from shared.cache.connection import CacheError
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.billing import LedgerLine

@@ -16,7 +16,6 @@ from http import HTTPStatus
 
 from pydantic import ValidationError
 
-from services.scaler.api.problem import ApiError, field_errors, refuse_wrong
 from services.scaler.book.records import JobRecord
 from services.scaler.jobs.cache_use import (
     cache_errors,
@@ -33,6 +32,7 @@ from services.scaler.jobs.network_size import (
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
+from services.scaler.refusals import ApiError, field_errors, refuse_wrong
 from shared.artifacts.store import JOB_FILE, ArtifactStore
 from shared.contracts.environment_spec import (
     EnvironmentSpec,

@@ -7,8 +7,8 @@ it idles.
 import math
 from collections.abc import Iterator
 
-from services.scaler.gradients.pricing import calls_per_update
 from services.scaler.jobs.network_size import bytes_per_weight, network_weights
+from services.scaler.money.gradient_pricing import calls_per_update
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,

@@ -7,12 +7,12 @@ from http import HTTPStatus
 
 from pydantic import ValidationError
 
-from services.scaler.api.problem import ApiError, invalid
 from services.scaler.launching.lambda_function import (
     Execution,
     LambdaFunction,
     error_message,
 )
+from services.scaler.refusals import ApiError, invalid
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.problem import FieldError

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 
-from services.scaler.api.problem import ApiError
 from services.scaler.book.book import Book
 from services.scaler.book.reading import UnreadableError
 from services.scaler.book.records import Change, JobRecord
@@ -22,6 +21,7 @@ from services.scaler.jobs.admission import Admission, admitted
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
+from services.scaler.refusals import ApiError
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.jobs import StopReason
 

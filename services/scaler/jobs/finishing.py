@@ -5,14 +5,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from services.scaler.api.problem import found
 from services.scaler.book.book import Book
+from services.scaler.book.holding import held_lease
 from services.scaler.book.records import Change, JobRecord, RoundEntry
 from services.scaler.jobs.changes import JobChanges
-from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import LedgerTally, assumptions
+from services.scaler.refusals import found
 from services.scaler.rounds.record import actor_trouble, evaluated
 from shared.contracts.billing import JobCost, ServerfulCost
 from shared.contracts.jobs import Job

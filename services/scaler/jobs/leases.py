@@ -10,11 +10,12 @@ import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 
-from services.scaler.api.problem import conflict, found
 from services.scaler.book.book import Book
+from services.scaler.book.holding import held_lease
 from services.scaler.book.records import Change, JobRecord, LeaseRecord
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending, stop_holding
+from services.scaler.refusals import found
 from shared.contracts.jobs import JobStatus, StopReason
 from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import Lease, LeaseState, hash_of_lease
@@ -207,21 +208,6 @@ class LeaseService:
 
         record = self.change(job_id, decide)
         return record if taken else None
-
-
-def held_lease(record: JobRecord, lease_id: str) -> LeaseRecord:
-    """Return the lease a call is made under.
-
-    Raises:
-        ApiError: The caller does not hold the job (any more).
-    """
-    lease = record.lease
-    if lease is None or lease.lease_id != lease_id:
-        raise conflict(
-            f"lease {hash_of_lease(lease_id)} on job {record.job.job_id} is lost: it expired or "
-            "was given up, or the job has ended"
-        )
-    return lease
 
 
 class WorkSignal:

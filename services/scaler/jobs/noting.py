@@ -1,8 +1,8 @@
 """A job's note, which people may rewrite at any time: it decides nothing."""
 
-from services.scaler.api.problem import conflict, found
 from services.scaler.book.book import Book
 from services.scaler.book.records import Change, JobRecord
+from services.scaler.refusals import conflict, found
 from shared.contracts.jobs import Job, NoteRequest
 
 

@@ -7,12 +7,13 @@ ends as one that was not.
 
 import logging
 
-from services.scaler.api.problem import conflict, found, invalid
 from services.scaler.book.book import Book
 from services.scaler.book.records import Change, JobRecord
+from services.scaler.refusals import conflict, found, invalid
 from services.scaler.rounds.order import RoundsBefore
+from services.scaler.rounds.switching import switched
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job, ScalingRequest, ScalingSwitch
+from shared.contracts.jobs import Job, ScalingRequest
 from shared.contracts.problem import FieldError
 from shared.contracts.scaling_spec import FixedScaling, Policy
 
@@ -84,17 +85,3 @@ def next_round(book: Book, job: Job) -> int:
         return 0
     after = last.round + 1
     return after - RoundsBefore.read(book, job, after).num_stops
-
-
-def switched(
-    job: Job, scaling: Policy, *, first_round: int, now: float
-) -> tuple[ScalingSwitch, ...]:
-    """Return a job's changes with one more, which replaces those for the same and later rounds."""
-    kept = tuple(switch for switch in job.switches if switch.round < first_round)
-    before = job.model_copy(update={"switches": kept})
-    planned = any(switch.round > first_round for switch in job.switches)
-    if not planned and job.scaling_of(first_round) == scaling:
-        return job.switches
-    if before.scaling_of(first_round) == scaling:
-        return kept
-    return (*kept, ScalingSwitch(round=first_round, at=now, scaling=scaling))

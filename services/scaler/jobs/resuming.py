@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from services.scaler.api.problem import conflict, refuse_wrong
 from services.scaler.book.records import Change, JobRecord, RoundEntry
 from services.scaler.jobs.admission import budget_errors
 from services.scaler.money.budget import RoundPricing, least_pricing
+from services.scaler.refusals import conflict, refuse_wrong
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ResumeRequest, Schedule

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from services.scaler.api.problem import ApiError, conflict, found
 from services.scaler.book.book import Book
 from services.scaler.book.records import Change, IdempotencyEntry, JobRecord, RoundEntry
 from services.scaler.capacity.decision import is_held
@@ -31,6 +30,7 @@ from services.scaler.jobs.resuming import (
 )
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
+from services.scaler.refusals import ApiError, conflict, found
 from shared.artifacts.store import CHECKPOINTS, ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from services.scaler.book.records import AttemptKey, Change, JobRecord, LaunchOutcome, OpenAttempt
-from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
+from services.scaler.money.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import (
     Clock,
     cold_ping_lines,

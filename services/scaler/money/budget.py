@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from services.scaler.capacity.kept_warm import least_warm, most_warm
-from services.scaler.gradients.pricing import worst_update_usd
 from services.scaler.money.accounting import warm_at_most
+from services.scaler.money.gradient_pricing import worst_update_usd
+from services.scaler.money.kept_warm import least_warm, most_warm
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.learner_kind import LearnerKind
 from shared.money.costs import CostBasis, deadline_s, worst_case_round_usd

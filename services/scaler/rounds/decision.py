@@ -11,13 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from services.scaler.book.records import JobRecord
-from services.scaler.capacity.kept_warm import (
-    keeping,
-    kept_by_pings,
-    kept_warm,
-    to_provision,
-    warm_numbers,
-)
 from services.scaler.launching.quota import Concurrency
 from services.scaler.money.budget import (
     Affordable,
@@ -25,6 +18,13 @@ from services.scaler.money.budget import (
     affordable_closing,
     affordable_round,
     closing_usd,
+)
+from services.scaler.money.kept_warm import (
+    keeping,
+    kept_by_pings,
+    kept_warm,
+    to_provision,
+    warm_numbers,
 )
 from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput, ScalingPolicy
 from shared.contracts.billing import LedgerLine

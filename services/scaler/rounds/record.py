@@ -10,13 +10,13 @@ from services.scaler.book.records import (
     PlannedAttempt,
     RoundEntry,
 )
-from services.scaler.capacity.kept_warm import kept_by_pings, kept_warm
-from services.scaler.jobs.rescaling import switched
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.money.accounting import Billed, Spending
+from services.scaler.money.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
 from services.scaler.rounds.order import RoundsBefore
+from services.scaler.rounds.switching import switched
 from services.scaler.scaling.base import NoiseMemory
 from shared.contracts.going_on import MOST_LOST_REPLAYS, without_replays
 from shared.contracts.jobs import Job, JobProgress

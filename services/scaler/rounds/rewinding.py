@@ -9,9 +9,9 @@ import logging
 from dataclasses import replace
 from http import HTTPStatus
 
-from services.scaler.api.problem import ApiError
 from services.scaler.book.book import Book
 from services.scaler.book.records import JobRecord
+from services.scaler.refusals import ApiError
 from services.scaler.rounds.order import RoundsBefore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError

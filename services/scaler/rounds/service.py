@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from services.scaler.api.problem import found, invalid
 from services.scaler.book.book import Book
+from services.scaler.book.holding import held_lease
 from services.scaler.book.reading import UnreadableError, left_aside
 from services.scaler.book.records import (
     AttemptKey,
@@ -24,7 +24,6 @@ from services.scaler.book.records import (
     PlannedAttempt,
 )
 from services.scaler.gradients.service import GradientService
-from services.scaler.jobs.leases import held_lease
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.launching.quota import Concurrency, ConcurrencyQuota
@@ -32,6 +31,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending, land
 from services.scaler.money.budget import RoundPricing
 from services.scaler.money.ledger import worst_outcome
+from services.scaler.refusals import found, invalid
 from services.scaler.rounds.decision import RoundContext, decide_with_warm
 from services.scaler.rounds.history import seen_by
 from services.scaler.rounds.order import RoundsBefore, check_external, place

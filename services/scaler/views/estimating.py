@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.scaler.api.problem import ApiError
 from services.scaler.book.book import Book
 from services.scaler.book.records import JobRecord
 from services.scaler.jobs.admission import Admission, learner_in, possible_learners
@@ -13,6 +12,7 @@ from services.scaler.money.budget import (
     final_evaluations,
     most_pricing,
 )
+from services.scaler.refusals import ApiError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.problem import FieldError
 from shared.contracts.views.files import JobEstimate

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from services.scaler.api.problem import ApiError
 from services.scaler.gradients.calls import GradientOutcome
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
+from services.scaler.refusals import ApiError
 from shared.contracts.gradients import (
     GradientCall,
     GradientReport,

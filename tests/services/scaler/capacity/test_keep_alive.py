@@ -13,8 +13,8 @@ from shared.contracts.job_spec import Warm
 from shared.money.costs import ping_s
 from tests.patience import ANSWER_S
 from tests.services.scaler.capacity.test_decision import rule
-from tests.services.scaler.capacity.test_kept_warm import job
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, Reply, healthy
+from tests.services.scaler.money.test_kept_warm import job
 from tests.services.scaler.running import Scaler, StartScaler, result
 
 SPEC = {

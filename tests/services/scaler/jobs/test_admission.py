@@ -8,7 +8,6 @@ from string import ascii_lowercase
 import numpy as np
 import pytest
 
-from services.scaler.api.problem import ApiError
 from services.scaler.book.records import JobRecord
 from services.scaler.jobs.admission import Admission, budget_errors
 from services.scaler.jobs.cache_use import MAX_TRAJECTORY_BYTES, round_bytes, trajectory_errors
@@ -17,6 +16,7 @@ from services.scaler.launching.invoker import MAX_EVENT_BYTES
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import smallest_budget_usd
+from services.scaler.refusals import ApiError
 from services.scaler.settings import Settings
 from shared.contracts.environment_spec import (
     ActionSpec,

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from services.scaler.api.problem import ApiError
 from services.scaler.book.book import Book
+from services.scaler.book.holding import held_lease
 from services.scaler.book.records import Change, JobRecord
 from services.scaler.book.sqlite import SqliteTable
-from services.scaler.jobs.leases import LeaseService, held_lease
+from services.scaler.jobs.leases import LeaseService
 from services.scaler.money.accounting import Spending, unbilled_s
+from services.scaler.refusals import ApiError
 from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.learner_kind import LearnerKind

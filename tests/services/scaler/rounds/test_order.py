@@ -4,8 +4,8 @@ from typing import Literal
 
 import pytest
 
-from services.scaler.api.problem import ApiError
 from services.scaler.book.records import PlannedAttempt, RoundEntry
+from services.scaler.refusals import ApiError
 from services.scaler.rounds.order import RoundsBefore, place
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import LaunchCounts, RoundPlan, RoundRequest

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.scaler.api.problem import ApiError
 from services.scaler.book.book import Book
 from services.scaler.book.records import JobRecord
 from services.scaler.book.sqlite import SqliteTable
@@ -24,6 +23,7 @@ from services.scaler.launching.invoker import Awaited, Invoker, RolloutOutcome, 
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
+from services.scaler.refusals import ApiError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ResumeRequest
 from shared.contracts.leases import FinishRequest

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scaler.book.records import JobRecord
-from services.scaler.capacity.kept_warm import (
+from services.scaler.money.kept_warm import (
     BILLING_STEP_S,
     WarmNumbers,
     keeping,

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import httpx
 import pytest
 
-from services.scaler.api.readiness import Readiness
 from services.scaler.book.table import StoreError
 from services.scaler.launching.lambda_function import LambdaApiError
+from services.scaler.views.readiness import Readiness
 from shared.cache.connection import CacheError
 from shared.contracts.problem import Problem
 from tests.patience import ANSWER_S
