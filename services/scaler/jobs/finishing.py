@@ -126,7 +126,9 @@ class FinishService:
         for entry in entries[:limit]:
             # A round is none that was planned as the end of the job from the first.
             of_its_kind = endings if entry.attempts[0].plan.stop is not None else rounds
-            of_its_kind.append(self._shown(entry, costs[entry.round], reserved[entry.round]))
+            of_its_kind.append(
+                self._shown(entry, costs.get(entry.round, 0.0), reserved[entry.round])
+            )
         return RoundPage(
             rounds=tuple(rounds),
             endings=tuple(endings),
