@@ -107,7 +107,7 @@ def test_a_job_waits_for_a_cache_that_dies_without_cost_and_goes_on_by_itself(br
 
     broken.system.kill("cache")
     broken.break_actors()
-    _wait_for(lambda: "no job until the cache answers" in log())
+    _wait_for(lambda: "no work without the cache" in log())
     assert "trajectory cache at redis://" in log()
     leases = log().count("job leased")
     billed = broken.client.cost(job_id).by_item.get("learner")
@@ -116,7 +116,8 @@ def test_a_job_waits_for_a_cache_that_dies_without_cost_and_goes_on_by_itself(br
     threading.Event().wait(4.0)
     assert broken.client.get(job_id).status == "queued"
     assert log().count("job leased") == leases
-    assert log().count("no job until the cache answers") == 1
+    # Once that the connection broke, and once that there is none; not at every try.
+    assert log().count("no work without the cache") <= 2
     assert broken.client.cost(job_id).by_item.get("learner") == billed
     broken.system.restart("cache")
     job = wait_finished(broken.client, job_id)

@@ -46,6 +46,33 @@ def test_a_port_in_use_is_named() -> None:
     assert "Traceback" not in front.stderr + behind.stderr
 
 
+_WITHOUT_A_SUPERVISOR = """
+import sys
+from services.emulator.app import main
+from services.emulator.environments.processes import ProcessEnvironments
+
+async def broken(*_):
+    raise RuntimeError("the supervisor is gone")
+
+ProcessEnvironments._live = broken
+sys.exit(main())
+"""
+
+
+def test_it_ends_with_the_reason_when_nobody_starts_environments_any_more() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_A_SUPERVISOR],
+        env=emulator_environment(eager=True),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "RuntimeError: the supervisor is gone"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
