@@ -73,12 +73,14 @@ def test_a_login_that_others_can_read_or_that_is_damaged_is_not_used(afar: Scale
     assert TOKEN not in str(caught.value)
 
 
-def test_a_log_line_commands_no_terminal(afar: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_line_commands_no_terminal(
+    afar: Scaler, left: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line = LogLine(source="learner", text="\x1b]0;title\x07 and \x9b2J")
     page = LogPage(job_id="a", sources=("learner",), lines=(line,), truncated=False)
     monkeypatch.setattr(NitroClient, "logs", lambda *_, **__: page)
     nitro("login", str(afar.http.base_url), said=f"{TOKEN}\n")
-    said = nitro("jobs", "logs", "a")
+    said = nitro("jobs", "logs", left.job_id)
     assert said.exit_code == 0, said.output
     assert said.stdout.strip().isprintable()
     assert "title" in said.stdout
