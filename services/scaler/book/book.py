@@ -60,7 +60,10 @@ class Book(Pages):
         self.on_fenced: Callable[[], None] = lambda: None
         """Called once somebody else is found to write the same table."""
         self.fenced = False
+        self._adding = threading.Lock()
+        """Held while a job is added, and while jobs are looked up that may have been."""
         self._guard = threading.Lock()
+        """Of the locks below; never held over a call."""
         self._locks: dict[str, threading.RLock] = {}
         self._statuses: dict[str, JobStatus] = {}
         self._live: dict[str, JobRecord] = {}
@@ -75,7 +78,7 @@ class Book(Pages):
         self, record: JobRecord, idempotency: IdempotencyEntry | None = None
     ) -> IdempotencyEntry | None:
         """Add a job; if its key was used before, add none and return what for."""
-        with self._guard:
+        with self._adding:
             used = None if idempotency is None else self.idempotency(idempotency.key)
             if idempotency is not None:
                 if used is not None:
@@ -194,8 +197,8 @@ class Book(Pages):
 
     def _unfinished(self) -> list[JobRecord]:
         """Return the jobs about which anything is to be done."""
-        with self._guard:
-            if not self._all_known:
+        if not self._all_known:
+            with self._adding:
                 self._take_up()
                 self._all_known = True
         return list(self._live.values())

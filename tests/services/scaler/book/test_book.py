@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ import pytest
 
 from services.scaler.book.book import Book, FencedError
 from services.scaler.book.dynamodb import DynamoDbTable
-from services.scaler.book.layout import entry_items
+from services.scaler.book.layout import entry_items, job_key
 from services.scaler.book.records import IdempotencyEntry, JobRecord, RoundEntry
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import Expected, Item, Key, StoreError, Table
 from shared.contracts.billing import LedgerLine
 from shared.contracts.views.events import KEPT_EVENTS
 from shared.contracts.views.jobs import JobSummary
+from tests.patience import ANSWER_S
 from tests.services.scaler.book.records import (
     REGION,
     line,
@@ -171,6 +173,32 @@ def test_a_write_that_may_have_taken_effect_is_looked_up_before_the_next(
         write(book, lines=(line(1.0),))
     assert write(book, lines=(line(2.0),)).version == 1 + writes
     assert book.lines("job") == [line(1.0)] * writes + [line(2.0)]
+
+
+def test_a_job_that_takes_long_to_be_added_keeps_nobody_from_changing_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = SqliteTable(tmp_path / "jobs.sqlite3")
+    book = Book(table, now=lambda: 7.0)
+    book.create(record("a"))
+    begun, may_end, write_now = threading.Event(), threading.Event(), table.write
+
+    def slow(puts: Sequence[Item], *rest: Any, **expected: Any) -> None:
+        if puts[0].key == job_key("b"):
+            begun.set()
+            assert may_end.wait(ANSWER_S)
+        write_now(puts, *rest, **expected)
+
+    monkeypatch.setattr(table, "write", slow)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(book.create, record("b"))
+        assert begun.wait(ANSWER_S)
+        assert write(book, "a", lease_id="one").version == 1
+        assert book.job_of_lease("one") is not None
+        may_end.set()
+        adding.result()
+    assert ids(book.with_status({"queued"})) == ["a", "b"]
+    book.close()
 
 
 def test_a_job_whose_submission_failed_though_it_was_written_is_found_all_the_same(
