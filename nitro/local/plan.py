@@ -31,10 +31,10 @@ PROVISIONED = 64
 """Environments kept warm while a job runs, part of the bill (section 8.1)."""
 TIMEOUT_S = 60
 """Longest run of one actor on AWS (section 8.1), by which rounds are priced before launch."""
-ACTOR_S = 900
-"""Longest run of one actor on this machine: the longest that Lambda knows. Slow simulators take
+ACTOR_S = 600
+"""Longest run of one actor on this machine, as long as a round is waited for. Slow simulators take
 their time, and one that hangs is ended by the actor's own watchdog."""
-QUEUE_S = 3600
+QUEUE_S = 600
 """How long actors of one round may queue for this machine's few cores, and run."""
 LEASE_S = 15
 """How long a learner may be silent before it has lost its job."""

@@ -24,7 +24,8 @@ def raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
     for name in ("budget_usd", "max_rounds", "max_wall_s"):
         own, asked = getattr(spec.stop, name), getattr(request, name)
         if asked is not None and asked < (math.inf if own is None else own):
-            limit = "no limit" if own is None else f"{own:.12g}"
+            uncapped = own is None or (name == "budget_usd" and not spec.stop.is_capped)
+            limit = "no limit" if uncapped else f"{own:.12g}"
             message = f"{asked:.12g} is below the job's {limit}; it can only rise"
             errors.append(FieldError(field=name, message=message))
         limits[name] = own if asked is None else asked

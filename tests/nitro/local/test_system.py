@@ -68,7 +68,7 @@ def test_the_parts_read_the_settings_they_are_given(
     assert scaler.lambda_qualifier in emulator.aliases
     assert scaler.lambda_memory_mb == emulator.memory_mb == 1024
     assert scaler.lambda_timeout_s == 60  # what AWS is priced by
-    assert emulator.timeout_s == 900  # as long as a slow simulator may take here
+    assert emulator.timeout_s == 600  # as long as a slow simulator may take here
     assert emulator.processes == 3
     assert emulator.concurrency_limit == 2000
     caches = {
