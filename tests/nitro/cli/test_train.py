@@ -40,7 +40,8 @@ NITRO = (sys.executable, "-m", "nitro.cli.main")
 KEYS = {
     *("job_id", "status", "stop_reason", "rounds", "env_steps", "first_return", "final_return"),
     *("best_return", "wall_s", "projected", "serverful", "actors_per_round", "run_dir"),
-    *("dropped_episodes", "begun_anew", "stop_explanation", "best_server"),
+    *("dropped_episodes", "begun_anew", "lost_replays", "left_out_evaluations"),
+    *("stop_explanation", "best_server"),
 }
 
 

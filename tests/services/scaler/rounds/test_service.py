@@ -70,7 +70,7 @@ def test_actors_get_everything_they_need_and_no_two_the_same_seed(scaler: Scaler
         "actor_index": 2,
         "policy_version": 0,
         "lease_hash": (lease_hash := sample["lease_hash"]),
-        "env": {"env_id": "Hopper-v5", "env_kwargs": {}, "wrappers": []},
+        "env": {"env_id": "Hopper-v5", "env_kwargs": {}, "wrappers": [], "env_variables": {}},
         "steps": 64,
         "num_envs": 2,
         "continues": False,
