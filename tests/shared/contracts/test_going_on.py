@@ -2,10 +2,18 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from shared.contracts.going_on import going_on, longest_replay, resized, without_replays
+from shared.contracts.going_on import (
+    going_on,
+    longest_replay,
+    replay_bytes,
+    resized,
+    without_replays,
+)
 from shared.contracts.job_spec import JobSpec
+from shared.environments.state.replay import Replay, encode
 from tests.services.scaler.lambda_endpoint import HOPPER
 
 REPEATS = HOPPER.model_copy(update={"keeps_state": False, "repeats": "reused"})
@@ -64,6 +72,12 @@ def test_a_replay_has_room_among_what_the_cache_holds() -> None:
     wide = REPEATS.action.model_copy(update={"low": (-1.0,) * 100, "high": (1.0,) * 100})
     longest = longest_replay(default(), REPEATS.model_copy(update={"action": wide}))
     assert 0 < longest * 100 * 8 <= 2**18
+
+
+def test_admission_counts_more_bytes_than_the_longest_episode_takes() -> None:
+    actions = [*np.random.default_rng(0).normal(size=(1000, 3))]  # float64, the widest there is
+    taken = len(encode(Replay(2**62, actions=actions), longest=1000))
+    assert 0.9 * 1000 * 3 * 8 < taken <= replay_bytes(default(), REPEATS)
 
 
 @pytest.mark.parametrize(
