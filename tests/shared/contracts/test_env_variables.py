@@ -7,7 +7,7 @@ from shared.contracts.job_spec import JobSpec
 
 
 def test_a_job_brings_variables_to_whatever_builds_its_environment() -> None:
-    spec = JobSpec(env_variables={"SIM_MODE": "hard", "sim_server": "http://sim:80/a b"})
+    spec = JobSpec(env_variables={"SIM_MODE": "hard", "sim_level": "3 (of 5)"})
     assert spec.environment_ref.env_variables == spec.env_variables
 
 
@@ -16,7 +16,11 @@ def test_a_job_brings_variables_to_whatever_builds_its_environment() -> None:
     [
         ("SIM_TOKEN", "x", "looks like a secret"),
         ("SIM_SERVER", "http://me:pw@sim", "looks like a secret"),
+        ("SIM_MODEL", "/etc/passwd", "must be no path, no URL"),
+        ("SIM_SERVER", "http://sim", "must be no path, no URL"),
+        ("SIM_CLASS", "module:Class", "must be no path, no URL"),
         ("LD_PRELOAD", "lib.so", "belongs to the system"),
+        ("JAVA_TOOL_OPTIONS", "-javaagent", "belongs to the system"),
         ("PYTHONPATH", "lib", "belongs to the system"),
         ("nitro_token_file", "a", "belongs to the system"),
         ("PATH", "bin", "belongs to the system"),
