@@ -26,10 +26,11 @@ from shared.environments.packages import import_environment_packages
 _settings = Settings()
 if _settings.folder is not None:
     os.chdir(_settings.folder)
+_began_ns = time.time_ns()
 import_environment_packages(_settings.environment_packages)
 _cache = _settings.cache(TrajectoryCache)
 _cache.connect()
-_code = LoadedCode(_settings.environment_packages)
+_code = LoadedCode(_settings.environment_packages, began_ns=_began_ns)
 
 
 class _AtHand:

@@ -8,6 +8,7 @@ they have.
 import contextlib
 import sys
 import sysconfig
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,8 +21,14 @@ _OURS = frozenset({"functions", "learning", "nitro", "services", "shared"})
 class LoadedCode:
     """The files, with the time of their last change as they were loaded."""
 
-    def __init__(self, packages: Iterable[str]) -> None:
-        """Look at what these packages have loaded; without any there is nothing to look at."""
+    def __init__(self, packages: Iterable[str], *, began_ns: int) -> None:
+        """Look at what these packages have loaded; without any there is nothing to look at.
+
+        Args:
+            packages: Their names.
+            began_ns: Time (`time.time_ns`) before any of them was imported.
+        """
+        self._began_ns = began_ns
         self._tops = frozenset(name.partition(":")[0].partition(".")[0] for name in packages)
         self._changed_at: dict[str, int | None] = {}
         self._note()
@@ -38,7 +45,10 @@ class LoadedCode:
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
             if file and file not in self._changed_at and self._is_own(name, file):
-                self._changed_at[file] = _changed_at(file)
+                changed_at = _changed_at(file)
+                # One that was written since this process began may have been loaded before that.
+                in_doubt = changed_at is not None and self._began_ns < changed_at <= time.time_ns()
+                self._changed_at[file] = None if in_doubt else changed_at
 
     def _is_own(self, name: str, file: str) -> bool:
         top = name.partition(".")[0]

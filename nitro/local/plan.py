@@ -206,7 +206,7 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
         "NITRO_SHOW_PROCESSES": "true",
         "NITRO_PROVISIONED_CONCURRENCY": str(PROVISIONED),
         "NITRO_KEEP_ALIVE": "false",  # nothing is let go of here
-        "NITRO_ENVIRONMENT_TTL_S": "1",  # one's own may be edited between two jobs
+        "NITRO_ENVIRONMENT_TTL_S": "0.1",  # one's own may be edited between two jobs
         "NITRO_LAMBDA_TOKEN": plan.lambda_token,
         # Credentials of nobody, lest any others be found: AWS would refuse them.
         "AWS_ACCESS_KEY_ID": "local",

@@ -46,6 +46,14 @@ class OddEnvironment(gymnasium.Env[Any, Any]):
             reward, observation = self._trouble(reward, observation)
         return observation, reward, self.elapsed >= EPISODE, False, {}
 
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        """Return a state, so that nobody repeats episodes to find out what they are."""
+        return {"elapsed": np.array(self.elapsed)}
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Go on from there."""
+        self.elapsed = int(state["elapsed"])
+
     def _observation(self) -> NDArray[np.float32]:
         self.wanted = self.np_random.integers((2, 3))
         shown = np.zeros(5, np.float32)
