@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from weakref import WeakValueDictionary
 
 from services.scaler.book import layout
 from services.scaler.book.events import events_of
@@ -64,7 +65,8 @@ class Book(Pages):
         """Held while a job is added, and while jobs are looked up that may have been."""
         self._guard = threading.Lock()
         """Of the locks below; never held over a call."""
-        self._locks: dict[str, threading.RLock] = {}
+        self._locks: WeakValueDictionary[str, threading.RLock] = WeakValueDictionary()
+        """One a job, for as long as anybody uses it."""
         self._statuses: dict[str, JobStatus] = {}
         self._live: dict[str, JobRecord] = {}
         self._doubted: set[str] = set()
@@ -79,11 +81,11 @@ class Book(Pages):
     ) -> IdempotencyEntry | None:
         """Add a job; if its key was used before, add none and return what for."""
         with self._adding:
-            used = None if idempotency is None else self.idempotency(idempotency.key)
             if idempotency is not None:
-                if used is not None:
+                if (used := self.idempotency(idempotency.key)) is not None:
                     return used
                 record = record.model_copy(update={"idempotency_key": idempotency.key})
+            self._take_up()
             record = record.model_copy(update={"position": self._newest + 1})
             puts = [layout.job_item(record), layout.row_item(record)]
             if idempotency is not None:
@@ -104,8 +106,9 @@ class Book(Pages):
 
     def job(self, job_id: str) -> JobRecord | None:
         """Return a job."""
-        if job_id in self._live and job_id not in self._doubted:
-            return self._live[job_id]
+        live = None if job_id in self._doubted else self._live.get(job_id)
+        if live is not None:
+            return live
         item = self._table.get(layout.job_key(job_id))
         return None if item is None else parsed(JobRecord, item.body, job_id)
 
@@ -151,7 +154,7 @@ class Book(Pages):
             The record after the change, or None when there is no such job.
         """
         with self.writing(job_id):
-            record = self.job(job_id)
+            record = self._current(job_id)
             if record is None:
                 return None
             change = decide(record)
@@ -172,19 +175,18 @@ class Book(Pages):
         leaves, a repeat removes.
         """
         with self.writing(job_id):
-            record = self.job(job_id)
-            if record is None:
+            if (record := self._current(job_id)) is None:
                 return
             key = layout.job_key(job_id)
             others = [i.key for i in self._of(job_id) if i.key != key]
             guard = {key: record.version}
-            keys = self._delete_ahead([[other] for other in others], guard, room=0)
-            keys += [key, layout.row_key(record)]
-            if record.idempotency_key is not None:
-                keys.append(layout.idempotency_key(record.idempotency_key))
-            self._write((), keys, expect=guard)
-            self._live.pop(job_id, None)
-            self._statuses.pop(job_id, None)
+            last = [key, layout.row_key(record)]
+            if (used := record.idempotency_key) is not None:
+                last.append(layout.idempotency_key(used))
+            with self._doubting(job_id):
+                self._delete_ahead([[other] for other in others], guard, room=0)
+                self._write((), last, expect=guard)
+            self._forget(job_id)
 
     def check(self) -> None:
         """Raise `StoreError` when the table cannot be read, or another has taken it over."""
@@ -200,25 +202,26 @@ class Book(Pages):
         if not self._all_known:
             with self._adding:
                 self._take_up()
-                self._all_known = True
         return list(self._live.values())
 
     def _take_up(self) -> None:
-        """Read which jobs there are behind those that are known."""
-        first = layout.position_name(self._newest + 1)
-        for item in self._table.query(layout.JOBS, first=first):
-            self._newest, job_id = layout.position_of(item)
+        """Read which jobs there are behind those that are known, if there may be any."""
+        if self._all_known:
+            return
+        for item in self._table.query(layout.JOBS, first=layout.position_name(self._newest + 1)):
+            position, job_id = layout.position_of(item)
             row = self._row(item)
-            if row is None:
-                continue
-            self._statuses[job_id] = row.summary.status
             try:
-                record = self.job(job_id) if row.is_live else None
+                record = self.job(job_id) if row is not None and row.is_live else None
             except UnreadableError as error:
                 left_aside(job_id, error)
-                continue
+                record = None
+            if row is not None:
+                self._statuses[job_id] = row.summary.status
             if record is not None:
                 self._live[job_id] = record
+            self._newest = position
+        self._all_known = True
 
     def _row(self, item: Item) -> JobRow | None:
         """Return a row; one that another version wrote is made of the job's record again."""
@@ -251,16 +254,31 @@ class Book(Pages):
             *(layout.event_item(job_id, e.number, e.model_dump_json()) for e in events),
         ]
         guard = {layout.job_key(job_id): old.version}
-        try:
+        with self._doubting(job_id):
             deletes = self._delete_ahead(
                 self._forgotten(change, puts), guard, room=MAX_ITEMS - len(puts)
             )
             self._write(puts, deletes, expect=guard)
+        self._remember(new)
+        return new
+
+    @contextmanager
+    def _doubting(self, job_id: str) -> Iterator[None]:
+        """Have a job looked up before its next change if a write of it fails."""
+        try:
+            yield
         except StoreError:
             self._doubted.add(job_id)
             raise
-        self._remember(new)
-        return new
+
+    def _current(self, job_id: str) -> JobRecord | None:
+        """Return a job as the table has it, and keep that in memory; nobody else may change it."""
+        record = self.job(job_id)
+        if record is None:
+            self._forget(job_id)
+        elif job_id in self._doubted:
+            self._remember(record)
+        return record
 
     def _remember(self, record: JobRecord) -> None:
         job_id = record.job.job_id
@@ -269,6 +287,12 @@ class Book(Pages):
             self._live[job_id] = record
         else:
             self._live.pop(job_id, None)
+        self._doubted.discard(job_id)
+
+    def _forget(self, job_id: str) -> None:
+        """Keep nothing of a job in memory: it is gone."""
+        self._statuses.pop(job_id, None)
+        self._live.pop(job_id, None)
         self._doubted.discard(job_id)
 
     def _forgotten(self, change: Change, puts: Sequence[Item]) -> list[list[Key]]:

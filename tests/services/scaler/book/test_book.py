@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -148,17 +149,21 @@ def test_who_finds_another_writer_writes_nothing_more_and_says_so(open_book: Ope
 
 
 class LostAnswers:
-    """Stands before a table; fails once to say that it has written, or does not write."""
+    """Stands before a table; fails once to say that it has written, or does not write.
 
-    def __init__(self, table: Table, *, writes: bool) -> None:
+    The first `unbroken` writes are answered.
+    """
+
+    def __init__(self, table: Table, *, writes: bool, unbroken: int = 0) -> None:
         self.__dict__.update({"get": table.get, "query": table.query})
-        self._table, self._writes, self._broken = table, writes, True
+        self._table, self._writes = table, writes
+        self._calls, self._broken = itertools.count(), unbroken
 
     def write(self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected) -> None:
-        if not self._broken or self._writes:
+        is_broken = next(self._calls) == self._broken
+        if not is_broken or self._writes:
             self._table.write(puts, deletes, expect=expect)
-        if self._broken:
-            self._broken = False
+        if is_broken:
             raise StoreError("the answer is lost")
 
 
@@ -173,6 +178,48 @@ def test_a_write_that_may_have_taken_effect_is_looked_up_before_the_next(
         write(book, lines=(line(1.0),))
     assert write(book, lines=(line(2.0),)).version == 1 + writes
     assert book.lines("job") == [line(1.0)] * writes + [line(2.0)]
+
+
+def test_a_job_that_ended_though_the_write_failed_counts_as_ended_once_it_is_looked_at(
+    open_table: Callable[[], Table],
+) -> None:
+    table: Any = LostAnswers(open_table(), writes=True, unbroken=1)
+    book = Book(table, now=lambda: 7.0)
+    book.create(record())
+    with pytest.raises(StoreError, match="lost"):
+        write(book, status="succeeded")
+    seen = book.change("job", lambda _: None)
+    assert seen is not None
+    assert seen.job.status == "succeeded"
+    assert (book.live("job"), ids(book.with_status({"queued"}))) == (None, [])
+    assert book.counts() == {"succeeded": 1}
+
+
+def test_a_deletion_that_failed_though_it_took_effect_may_be_repeated(
+    open_table: Callable[[], Table],
+) -> None:
+    table: Any = LostAnswers(open_table(), writes=True, unbroken=1)
+    book = Book(table, now=lambda: 7.0)
+    book.create(record())
+    with pytest.raises(StoreError, match="lost"):
+        book.delete("job")
+    book.delete("job")
+    assert not book.fenced
+    assert (book.job("job"), book.live("job"), book.counts()) == (None, None, {})
+
+
+def test_what_is_asked_for_and_unknown_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    book = Book(SqliteTable(tmp_path / "jobs.sqlite3"), now=lambda: 7.0)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(2000):
+            book.delete(f"unknown-{number}")
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        book.close()
+    assert after - before < 50_000
 
 
 def test_a_job_that_takes_long_to_be_added_keeps_nobody_from_changing_another(
@@ -211,6 +258,18 @@ def test_a_job_whose_submission_failed_though_it_was_written_is_found_all_the_sa
     assert book.create(record("a"), key("k", "a")) == key("k", "a")
     assert ids(book.with_status({"queued"})) == ["a"]
     book.create(record("b"))
+    assert ids(book.with_status({"queued"})) == ["a", "b"]
+
+
+def test_a_job_is_added_behind_one_whose_submission_failed_though_it_was_written(
+    open_table: Callable[[], Table],
+) -> None:
+    table: Any = LostAnswers(open_table(), writes=True)
+    book = Book(table, now=lambda: 7.0)
+    with pytest.raises(StoreError, match="lost"):
+        book.create(record("a"))
+    book.create(record("b"))
+    assert [position for position, _ in book.rows(limit=9, before=None)] == [2, 1]
     assert ids(book.with_status({"queued"})) == ["a", "b"]
 
 
