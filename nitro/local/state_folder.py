@@ -110,10 +110,10 @@ class StateFolder:
                 if found is None:
                     continue
                 holder = _holder(database.parent)
-                if holder and not found.finished:
+                if holder and found.is_live:
                     raise CommandError(
-                        f"job {found.job_id} has not ended: process {holder} trains it. Wait, or "
-                        "end that process"
+                        f"job {found.job_id} is not over: process {holder} trains it, or waits for "
+                        "its last actors. Wait, or end that process"
                     )
                 move_job(found.job_id, database, self.database_path)
             except StoreError as error:

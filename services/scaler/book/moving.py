@@ -10,8 +10,7 @@ from services.scaler.book import layout
 from services.scaler.book.book import Book
 from services.scaler.book.importing import import_old_file
 from services.scaler.book.sqlite import SqliteTable
-from services.scaler.book.table import MAX_ITEMS
-from shared.contracts.jobs import FINISHED
+from services.scaler.book.table import MAX_ITEMS, StoreError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +18,8 @@ class FoundJob:
     """A job in a database."""
 
     job_id: str
-    finished: bool
+    is_live: bool
+    """Whether anything is still to be done about it: its last actors may not be billed yet."""
 
 
 def find_job(path: Path, *, job_id: str | None = None, key: str | None = None) -> FoundJob | None:
@@ -32,23 +32,30 @@ def find_job(path: Path, *, job_id: str | None = None, key: str | None = None) -
         used = None if key is None else book.idempotency(key)
         name = job_id if used is None else used.job_id
         record = None if name is None else book.job(name)
-    return None if record is None else FoundJob(record.job.job_id, record.job.status in FINISHED)
+    return None if record is None else FoundJob(record.job.job_id, record.is_live)
 
 
 def move_job(job_id: str, source: Path, target: Path) -> None:
     """Move a job with its rounds, bill and events. A crash in between leaves it in the source.
 
     Raises:
-        StoreError: A database cannot be read or written.
+        StoreError: A database cannot be read or written, or the target has another job of the same
+            idempotency key.
     """
     with closing(_opened(source)) as old, closing(_opened(target)) as new:
         record = old.job(job_id)
         if record is None:
             return
+        key = record.idempotency_key
+        taken = None if key is None else new.idempotency(key)
+        if taken is not None and taken.job_id != job_id:
+            raise StoreError(
+                f"idempotency key {key!r} is job {job_id}'s in {source} and job {taken.job_id}'s "
+                f"in {target}: delete one of the two jobs, then try again"
+            )
         new.delete(job_id)
         _copy_pages(job_id, source, target)
-        used = None if record.idempotency_key is None else old.idempotency(record.idempotency_key)
-        new.create(record, used)
+        new.create(record, None if key is None else old.idempotency(key))
         old.delete(job_id)
 
 

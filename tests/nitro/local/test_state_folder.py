@@ -13,7 +13,7 @@ from nitro.local.state_folder import StateFolder
 from services.scaler.book.book import Book
 from services.scaler.book.records import IdempotencyEntry
 from services.scaler.book.sqlite import SqliteTable
-from tests.services.scaler.book.records import line, record, round_entry, write
+from tests.services.scaler.book.records import line, open_attempt, record, round_entry, write
 
 
 def opened(path: Path) -> Book:
@@ -72,12 +72,49 @@ def test_a_job_goes_on_in_another_system_unless_one_trains_it(tmp_path: Path) ->
         assert book.job("job") is None
         assert book.lines("job") == []
         assert book.job("other") is not None
-    with pytest.raises(CommandError, match=f"job job has not ended: process {os.getpid()} trains"):
+    with pytest.raises(CommandError, match=f"job job is not over: process {os.getpid()} trains"):
         first.take_over(job_id=None, key="mine")
     second.release()  # or killed: what it has left goes on here
     first.take_over(job_id=None, key="mine")
     with closing(opened(first.database_path)) as book:
         assert book.job("job") is not None
+    first.release()
+
+
+def test_a_job_whose_last_actors_are_in_flight_stays_with_the_system_that_bills_them(
+    tmp_path: Path,
+) -> None:
+    first, second = StateFolder(tmp_path), StateFolder(tmp_path)
+    first.acquire()
+    second.acquire()
+    with closing(opened(first.database_path)) as book:
+        book.create(record())
+        write(book, status="succeeded", open_attempts=(open_attempt(),))
+        with pytest.raises(CommandError, match="job job is not over"):
+            second.take_over(job_id="job", key=None)
+        write(book, open_attempts=(), lines=(line(1.0),))
+    second.take_over(job_id="job", key=None)
+    with closing(opened(second.database_path)) as book:
+        assert [each.amount_usd for each in book.lines("job")] == [1.0]
+    second.release()
+    first.release()
+
+
+def test_a_job_whose_key_is_another_jobs_here_is_left_where_it_is(tmp_path: Path) -> None:
+    first, second = StateFolder(tmp_path), StateFolder(tmp_path)
+    first.acquire()
+    second.acquire()
+    for state, job_id in ((first, "one"), (second, "two")):
+        with closing(opened(state.database_path)) as book:
+            book.create(record(job_id), IdempotencyEntry(key="k", body_digest="d", job_id=job_id))
+            write(book, job_id, status="succeeded", lines=(line(1.0),))
+    with pytest.raises(CommandError, match=r"key 'k' is job one's in .* and job two's in .*delete"):
+        second.take_over(job_id="one", key=None)
+    for state, job_id in ((first, "one"), (second, "two")):
+        with closing(opened(state.database_path)) as book:
+            assert [row.job_id for _, row in book.rows(limit=9, before=None)] == [job_id]
+            assert len(book.lines(job_id)) == 1
+    second.release()
     first.release()
 
 
