@@ -185,7 +185,7 @@ class GradientLearner(Generic[H]):
     def _left(self, decay: Decay, round_index: int) -> float:
         """Return the part that is left of a decaying value in a round."""
         first, end = self._first_round, self._max_rounds
-        passed = (min(round_index, end - 1) - first) / (end - first)
+        passed = max(0, min(round_index, end - 1) - first) / (end - first)
         if decay == "cosine":
             return 0.5 * (1.0 + math.cos(math.pi * passed))
         return 1.0 - passed if decay == "linear" else 1.0

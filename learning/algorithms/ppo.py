@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from learning.algorithms.gradient_learner import GradientLearner
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.data.fragments import in_actor_order
-from learning.detectors.detector import PolicySamples, UpdateStart
+from learning.detectors.detector import PolicySamples
 from learning.losses.ppo import PpoRule
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.trajectory import Trajectory
@@ -26,8 +25,7 @@ class Ppo(GradientLearner[PpoHyperparameters]):
     def _start(self) -> None:
         self._kl_coefficient = self._hyperparameters.kl_coefficient
         self._num_updates = 0
-        self._last_batch: TrainingBatch | None = None
-        self._last_start: UpdateStart | None = None
+        self._samples: PolicySamples | None = None
 
     def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         """Improve the policy with one round of trajectories, in whatever order they arrived.
@@ -55,9 +53,12 @@ class Ppo(GradientLearner[PpoHyperparameters]):
             normalisation=replace(self._normalisation, rewards=following.rewards),
         )
         start = self._update_start()
+        rule = PpoRule(
+            hyperparameters=self._in_round(self._num_updates), kl_coefficient=self._kl_coefficient
+        )
         stats = self._take_steps(
             batch,
-            self._rule,
+            rule,
             learning_rate=self._decayed(hyperparameters.learning_rate, self._num_updates),
             policy_version=ordered[0].policy_version,
         )
@@ -77,20 +78,12 @@ class Ppo(GradientLearner[PpoHyperparameters]):
         )
         self._normalisation = following
         self._num_updates += 1
-        self._last_batch, self._last_start = batch, start
+        self._samples = PolicySamples(batch=batch, rule=rule, start=start)
         return PolicyUpdate(stats=stats)
 
     def samples(self) -> PolicySamples | None:
         """Return the last update's samples; None where nothing was updated yet."""
-        if self._last_batch is None:
-            return None
-        return PolicySamples(batch=self._last_batch, rule=self._rule, start=self._last_start)
-
-    @property
-    def _rule(self) -> PpoRule:
-        return PpoRule(
-            hyperparameters=self._in_round(self._num_updates), kl_coefficient=self._kl_coefficient
-        )
+        return self._samples
 
     def _scalars(self) -> StateScalars:
         scalars = super()._scalars() | {"kl_coefficient": self._kl_coefficient}
@@ -107,7 +100,7 @@ class Ppo(GradientLearner[PpoHyperparameters]):
     def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
         """Continue from what `state` returned; there are no samples to show until an update."""
         super().load_state(arrays, scalars)
-        self._last_batch = self._last_start = None
+        self._samples = None
 
 
 def adapted_kl_coefficient(

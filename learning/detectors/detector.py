@@ -32,7 +32,7 @@ class PolicySamples:
     batch: TrainingBatch
     """The samples learned from, with the weights in their advantages."""
     rule: LossRule | None = None
-    """The loss, as the next update would have it; None where nobody asks for it."""
+    """The loss of that update; None where nobody asks for it."""
     start: UpdateStart | None = None
     """Where the update of an on-policy algorithm began; None before its first step was taken."""
 

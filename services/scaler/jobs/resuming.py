@@ -102,11 +102,28 @@ def require_checkpoint(job: Job, *, kept: bool, from_scratch: bool) -> None:
         )
 
 
-def following_schedule(job: Job, spec: JobSpec, *, fresh: bool) -> Schedule:
-    """Return over which rounds a step size decays that decays, once a job goes on."""
-    if fresh:
-        return Schedule(first=job.progress.rounds, end=spec.stop.max_rounds)
-    return job.decay
+def require_no_fresh_schedule(job: Job, spec: JobSpec, request: ResumeRequest) -> None:
+    """Refuse a new schedule for a job that goes on by itself, unless it has it already.
+
+    Raises:
+        ApiError: It has another one; says what to do.
+    """
+    if request.fresh_schedule and job.decay != following_schedule(job, spec, request):
+        raise conflict(
+            f"job {job.job_id} is {job.status}, and its learner keeps the schedule it began with: "
+            "leave fresh_schedule (--fresh-schedule) out, or stop the job first and then resume it"
+        )
+
+
+def following_schedule(job: Job, spec: JobSpec, request: ResumeRequest) -> Schedule:
+    """Return the rounds over which the step size decays once a job goes on.
+
+    A job that makes its rounds again from the first begins with the whole step size, too.
+    """
+    end = spec.stop.max_rounds if request.fresh_schedule else job.decay.end
+    if request.from_scratch:
+        return Schedule(end=end)
+    return Schedule(first=job.progress.rounds, end=end) if request.fresh_schedule else job.decay
 
 
 def resumed(
@@ -114,8 +131,7 @@ def resumed(
     spec: JobSpec,
     newest: Sequence[RoundEntry],
     now: float,
-    *,
-    fresh_schedule: bool = False,
+    request: ResumeRequest,
 ) -> Change:
     """Return the change that queues a job again.
 
@@ -129,7 +145,7 @@ def resumed(
     job = record.job.model_copy(
         update={
             "spec": spec,
-            "schedule": following_schedule(record.job, spec, fresh=fresh_schedule),
+            "schedule": following_schedule(record.job, spec, request),
             "status": "queued" if record.job.environment else "checking",
             "stop_reason": None,
             "error": None,

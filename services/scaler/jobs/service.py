@@ -24,6 +24,7 @@ from services.scaler.jobs.ending import ended
 from services.scaler.jobs.resuming import (
     raised,
     require_checkpoint,
+    require_no_fresh_schedule,
     require_resumable,
     require_same_spaces,
     resumed,
@@ -165,6 +166,7 @@ class JobService:
             spec = raised(job.spec, request)
             if job.status in ("checking", "queued", "running"):
                 # It goes on by itself, also when its learner has just been killed.
+                require_no_fresh_schedule(job, spec, request)
                 return (
                     None if spec == job.spec else _job_change(record, spec=spec, schedule=job.decay)
                 )
@@ -176,8 +178,7 @@ class JobService:
             kept = bool(self.files.names(job_id, CHECKPOINTS))
             require_checkpoint(job, kept=kept, from_scratch=request.from_scratch)
             newest = self._newest_rounds(job_id, spec.open_rounds)
-            fresh = request.fresh_schedule
-            return resumed(record, spec, newest, self.now(), fresh_schedule=fresh)
+            return resumed(record, spec, newest, self.now(), request)
 
         job = self._changed(job_id, decide).job
         _LOG.info("job resumed", extra={"job": job_id})

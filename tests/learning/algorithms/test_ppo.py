@@ -300,6 +300,15 @@ def test_the_step_size_falls_on_a_line_that_further_rounds_end_or_begin_anew() -
     assert rates == pytest.approx([3e-4, 2e-4, 1e-4, 1e-4])
 
 
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+def test_before_the_first_round_of_a_schedule_the_step_size_is_whole(decay: str) -> None:
+    """A learner may begin there: with an older checkpoint, or without any."""
+    hyperparameters = CLEAN.model_copy(update={"learning_rate_decay": decay})
+    ppo = Ppo(CONTINUOUS, hyperparameters, seed=0, first_round=2, max_rounds=4)
+    rates = [s["learning_rate"] for s in train(ppo, CONTINUOUS, range(4))]
+    assert rates == pytest.approx([3e-4, 3e-4, 3e-4, 1.5e-4])
+
+
 @pytest.mark.parametrize("optimiser", [False, True])
 def test_a_job_begins_with_the_policy_of_another(optimiser: bool) -> None:
     earlier = Ppo(CONTINUOUS, CLEAN, seed=0)
@@ -428,6 +437,18 @@ def test_detectors_are_shown_the_last_updates_samples() -> None:
     assert found is not None
     assert found.num_samples == 100
     assert found.lambda_max > 0 > found.lambda_min
+
+
+def test_detectors_measure_the_loss_that_was_trained_while_its_weights_change() -> None:
+    asked = {"entropy_coefficient": 0.5, "entropy_decay": "linear"}
+    ppo = Ppo(CONTINUOUS, SMALL.model_copy(update=asked), seed=0, max_rounds=4)
+    for round_index, weight in enumerate((0.5, 0.375, 0.25)):
+        (stats,) = train(ppo, CONTINUOUS, range(round_index, round_index + 1))
+        samples = ppo.samples()
+        assert samples is not None
+        assert isinstance(samples.rule, PpoRule)
+        assert samples.rule.hyperparameters.entropy_coefficient == pytest.approx(weight)
+        assert samples.rule.kl_coefficient == stats["kl_coefficient"]
 
 
 def test_statistics_that_do_not_fit_are_refused_and_change_nothing() -> None:

@@ -48,6 +48,21 @@ def test_a_schedule_stays_as_it_was_or_begins_anew(
     assert (decay.first, decay.end) == (first, end)
 
 
+def test_a_job_that_goes_on_by_itself_begins_no_new_schedule(scaler: Scaler) -> None:
+    lease = scaler.begin(actors={"min": 2, "max": 2}, stop={"max_rounds": 5})
+    resume, fresh = f"/v1/jobs/{lease.job.job_id}/resume", {"fresh_schedule": True}
+    scaler.played(lease, 0)
+    scaler.round(lease, 1, previous=result(0))
+    refused = scaler.http.post(resume, json={"max_rounds": 9, **fresh})
+    assert refused.status_code == 409
+    assert "stop the job first" in refused.json()["detail"]
+    assert scaler.job(lease.job.job_id).spec.stop.max_rounds == 5
+    scaler.finish(lease, status="stopped", stop_reason="user")
+    for _ in range(2):
+        # The second is the first again, whose answer was lost.
+        assert scaler.http.post(resume, json=fresh).is_success
+
+
 def test_a_round_launched_again_while_actors_of_the_first_launch_run_is_billed_apart(
     start_scaler: StartScaler,
 ) -> None:
@@ -224,7 +239,9 @@ def test_a_job_whose_run_folder_is_gone_makes_its_rounds_again_only_if_that_is_s
     assert "would make its rounds again, and bill them again (1 so far)" in refused.json()["detail"]
     assert "--from-scratch" in refused.json()["detail"]
     assert scaler.job(job.job_id).status == "stopped"
-    assert scaler.http.post(resume, json={"from_scratch": True}).json()["status"] == "queued"
+    both = {"from_scratch": True, "fresh_schedule": True}
+    assert scaler.http.post(resume, json=both).json()["status"] == "queued"
+    assert scaler.lease().job.decay.first == 0
 
 
 def test_a_job_whose_learner_was_killed_resumes_with_more_rounds(scaler: Scaler) -> None:
