@@ -67,12 +67,14 @@ def handler(event: object, context: object) -> dict[str, object]:
         time.sleep(task.hold_s)
         return PingReport(cold_start=cold_start).model_dump(mode="json")
     _require_present_code(task)
-    if isinstance(task, DescribeTask):
-        return _described(task).model_dump(mode="json")
     try:
+        if isinstance(task, DescribeTask):
+            return _described(task).model_dump(mode="json")
         return _actor.run(task, cold_start=cold_start).model_dump(mode="json")
     except RolloutError as error:
         _end(error)
+    finally:
+        _code.note()
 
 
 def _require_present_code(task: DescribeTask | RolloutTask) -> None:

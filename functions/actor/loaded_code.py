@@ -31,15 +31,14 @@ class LoadedCode:
         self._began_ns = began_ns
         self._tops = frozenset(name.partition(":")[0].partition(".")[0] for name in packages)
         self._changed_at: dict[str, int | None] = {}
-        self._note()
+        self.note()
 
     def has_changed(self) -> bool:
-        """Whether a file differs from what was loaded."""
-        self._note()
+        """Whether a file differs from what was noted."""
         return any(_changed_at(file) != then for file, then in self._changed_at.items())
 
-    def _note(self) -> None:
-        """Remember what was loaded since."""
+    def note(self) -> None:
+        """Remember what was loaded since; after every task, as constructors import, too."""
         if not self._tops:
             return
         for name, module in list(sys.modules.items()):
