@@ -7,7 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.going_on import going_on, longest_episode, longest_replay, resized
+from shared.contracts.going_on import (
+    SHARED_GENERATORS,
+    disturbed,
+    going_on,
+    longest_episode,
+    longest_replay,
+    resized,
+)
 from shared.contracts.job_spec import JobSpec
 from shared.environments.state.compliance import Compliance
 from shared.environments.state.repeating import Repetition
@@ -72,6 +79,8 @@ class GoingOnReport:
                 return f"episodes go on: an actor repeats an episode's steps, up to {longest:,}"
             return f"episodes of up to {repeated:,} steps go on, longer ones begin anew"
         fragment = f"fragments of {steps:,} steps begin with a reset"
+        if disturbed(spec, environment):
+            fragment = f"{fragment} ({SHARED_GENERATORS}: set envs_per_actor to 1)"
         if not spec.episodes.go_on:
             return f"{fragment}, as episodes.horizon says"
         if longest is not None and longest <= steps // spec.envs_per_actor:

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from nitro.hints import Place
 from nitro.runs.summary import duration
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.going_on import going_on, longest_episode, longest_replay
+from shared.contracts.going_on import (
+    SHARED_GENERATORS,
+    disturbed,
+    going_on,
+    longest_episode,
+    longest_replay,
+)
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import FixedScaling
 from shared.hyperparameters.common import CommonHyperparameters
@@ -77,6 +83,8 @@ def _on_episodes(spec: JobSpec, environment: EnvironmentSpec, place: Place) -> l
             "this environment's state cannot be saved: an actor repeats the actions of an episode "
             f"before it goes on with it, up to {repeated:,} steps ({why})"
         )
+    if disturbed(spec, environment):
+        why = f"{SHARED_GENERATORS}: set envs_per_actor to 1"
     if spec.episodes.go_on and how == "no":
         begins = "every rollout begins with a reset"
         if spec.episodes.resize and longest <= taken:

@@ -92,3 +92,6 @@ class EnvironmentSpec(Message):
     repeats: Repeats | None = None
     """In which environments a seed and the same actions give the same episode again. None where
     nobody tried, as state can be kept."""
+    draws_globally: bool = False
+    """Whether it draws from the global generators of Python or NumPy, which all environments of a
+    process share."""

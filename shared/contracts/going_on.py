@@ -7,6 +7,9 @@
     | neither, or replays are too dear     | does not go on; with `resize` fragments are as long  |
     |                                      | as episodes                                          |
 
+Several environments of a process that draw from its global generators disturb each other: with
+`envs_per_actor` above 1 a seed and actions do not repeat their episodes.
+
 Costs are counted in steps, not in seconds: equal jobs must be decided equally on any machine.
 """
 
@@ -22,6 +25,11 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import ActorRange, FixedScaling
 
 GoingOn = Literal["state", "replay", "no"]
+SHARED_GENERATORS = (
+    "an actor's environments draw from the same global generators of Python or NumPy, so none of "
+    "them repeats its episodes"
+)
+"""Why episodes that are `disturbed` do not go on."""
 MOST_LOST_REPLAYS = 3
 """Replays of a job that may give another episode before it stops replaying."""
 _REPLAY_BYTES = 2**12
@@ -46,7 +54,7 @@ def going_on(spec: JobSpec, environment: EnvironmentSpec, *, lost_replays: int =
         return "state"
     if environment.episodes_are_lives:  # a seeded reset begins another game
         return "no"
-    repeats = environment.repeats in ("reused", "rebuilt")
+    repeats = environment.repeats in ("reused", "rebuilt") and not disturbed(spec, environment)
     if not repeats or lost_replays >= MOST_LOST_REPLAYS:
         return "no"
     longest = longest_replay(spec, environment)
@@ -58,6 +66,11 @@ def going_on(spec: JobSpec, environment: EnvironmentSpec, *, lost_replays: int =
     ):
         return "no"
     return "replay" if longest else "no"
+
+
+def disturbed(spec: JobSpec, environment: EnvironmentSpec) -> bool:
+    """Whether an actor's environments draw from the same generators, so that none repeats."""
+    return environment.draws_globally and spec.envs_per_actor > 1
 
 
 def longest_episode(spec: JobSpec, environment: EnvironmentSpec) -> int | None:

@@ -122,10 +122,11 @@ def describe(
                 size = snapshot_bytes(env)
             except StateError as error:
                 why_not = f"{_NOT_KEPT}{error}"[:_MAX_NOTE]
-        repeats, differs = None, None
+        repeats, differs, draws_globally = None, None, False
         if why_not is not None:
             repetition = try_repeating(lambda: make_environment(ref), while_trying=while_trying)
             repeats, differs = repetition.repeats, repetition.why_not
+            draws_globally = repetition.draws_globally
         return EnvironmentSpec(
             env_id=ref.env_id,
             observation=observation_spec(env.observation_space).model_copy(
@@ -142,6 +143,7 @@ def describe(
             snapshot_bytes=size,
             step_s=slow_step_s(env, while_trying),
             repeats=repeats,
+            draws_globally=draws_globally,
         )
     finally:
         env.close()

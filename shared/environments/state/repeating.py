@@ -8,6 +8,7 @@ of their state. Box2D's contacts, for instance, follow from how often a world wa
 import contextlib
 import copy
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import numpy as np
 
 from shared.contracts.environment_spec import Repeats
 from shared.environments.rebuilt import Rebuilt
-from shared.environments.state.replay import Recorder
+from shared.environments.state.replay import Recorder, seed_generators
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 Watch = Callable[[], contextlib.AbstractContextManager[None]]
@@ -42,6 +43,8 @@ class Repetition:
     """What was not the same, where something was not."""
     failed: bool = False
     """Whether an environment failed while it was tried."""
+    draws_globally: bool = False
+    """Whether it drew from Python's or NumPy's global generators."""
     num_steps: int = 0
     """Compared."""
     step_s: float = 0.0
@@ -55,6 +58,7 @@ class _Played:
     num_steps: int
     checksums: tuple[int, ...]
     rewards: tuple[float, ...]
+    draws_globally: bool
     took_s: float = field(compare=False)
 
 
@@ -107,7 +111,13 @@ def _tried(
                 again = _difference(first, _play(new, _SEED, actions))
             repeats = "rebuilt" if again is None else "never"
             why_not = again or f"{why_not}, in an environment that was used before"
-    return Repetition(repeats=repeats, why_not=why_not, num_steps=first.num_steps, step_s=step_s)
+    return Repetition(
+        repeats=repeats,
+        why_not=why_not,
+        num_steps=first.num_steps,
+        step_s=step_s,
+        draws_globally=first.draws_globally,
+    )
 
 
 def _actions(env: Env, number: int) -> list[Any]:
@@ -120,17 +130,32 @@ def _play(env: Env, seed: int, actions: Sequence[Any], *, most_s: float = math.i
     """Play as long as there are actions and time; episodes that end are followed by others."""
     recorder = Recorder(env, dtype=np.float32)
     started, rewards, checksums = time.perf_counter(), list[float](), list[int]()
+    draws_globally = False
     recorder.reset(seed)
     for action in actions:
         _, reward, terminated, truncated, _ = recorder.step(copy.copy(action))
         rewards.append(float(reward))
         if terminated or truncated:
             checksums.append(recorder.episode.checksum)
+            draws_globally |= _drawn_since(recorder.episode.seed)
             recorder.reset(seed + len(checksums))
         if time.perf_counter() - started > most_s:
             break
     took_s = time.perf_counter() - started
-    return _Played(len(rewards), (*checksums, recorder.episode.checksum), tuple(rewards), took_s)
+    draws_globally |= _drawn_since(recorder.episode.seed)
+    checksums.append(recorder.episode.checksum)
+    return _Played(len(rewards), tuple(checksums), tuple(rewards), draws_globally, took_s)
+
+
+def _drawn_since(seed: int) -> bool:
+    """Whether a global generator has moved since both were seeded with `seed`."""
+    found = _next_numbers()
+    seed_generators(seed)
+    return found != _next_numbers()
+
+
+def _next_numbers() -> tuple[float, float]:
+    return random.random(), np.random.random()  # noqa: NPY002 - the one environments draw from
 
 
 def _difference(first: _Played, other: _Played) -> str | None:

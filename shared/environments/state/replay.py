@@ -6,7 +6,8 @@ Whoever takes the episode up repeats it. Equal checksums and returns prove that 
 was left.
 
 An environment may draw from Python's or NumPy's global generators instead of its own. They are
-seeded at every reset, which is enough where a process steps one environment at a time.
+seeded at every reset, which is enough where a process steps one environment at a time. With more
+(`envs_per_actor`), a job does not replay such an environment (`draws_globally`).
 """
 
 import copy
@@ -69,6 +70,12 @@ class Standing:
         np.random.set_state(ours)  # noqa: NPY002 - the one that environments draw from
 
 
+def seed_generators(seed: int) -> None:
+    """Seed Python's and NumPy's global generators."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - the one that environments draw from
+
+
 def _numpy_state() -> Any:  # noqa: ANN401 - NumPy's own
     return np.random.get_state()  # noqa: NPY002 - as above
 
@@ -91,8 +98,7 @@ class Recorder:
 
     def reset(self, seed: int) -> Any:  # noqa: ANN401 - whatever the environment gives
         """Begin an episode; everything random about it follows from the seed."""
-        random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002 - the one that environments draw from
+        seed_generators(seed)
         observation, info = self._env.reset(seed=seed)
         self.episode = Replay(seed, self._checksum(observation, 0))
         return observation, info

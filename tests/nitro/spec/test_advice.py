@@ -54,6 +54,15 @@ def test_episodes_that_should_go_on_and_cannot_are_told() -> None:
     assert "may last 500 steps, but a rollout begins with a reset and takes 256:" in lost
 
 
+def test_environments_that_disturb_each_other_are_told_what_to_set() -> None:
+    shared = HOPPER.model_copy(update={"repeats": "reused", "draws_globally": True})
+    fields: dict[str, Any] = {"episodes": {"horizon": "limit"}, "steps_per_actor": 1024}
+    why, _ = told(shared, **fields, envs_per_actor=2)
+    assert "global generators of Python or NumPy" in why
+    assert "set envs_per_actor to 1" in why
+    assert not any("envs_per_actor" in line for line in told(shared, **fields))
+
+
 @pytest.mark.parametrize(("horizon", "is_told"), [(64, True), (1000, False), ("limit", False)])
 def test_returns_of_episodes_that_are_cut_are_told(horizon: int | str, is_told: bool) -> None:
     keeps = HOPPER.model_copy(update={"keeps_state": True})

@@ -43,6 +43,7 @@ def limited(steps: int | None, **fields: object) -> Any:
     [
         (HOPPER.model_copy(update={"keeps_state": True, "repeats": "never"}), {}, "state"),
         (REPEATS, {}, "replay"),
+        (REPEATS.model_copy(update={"draws_globally": True}), {}, "replay"),
         (REBUILT, {}, "replay"),
         (NEVER, {}, "no"),
         (REPEATS, {"replay": "off"}, "no"),
@@ -59,6 +60,13 @@ def test_state_comes_first_then_replays_that_are_not_too_dear(
     environment: Any, episodes: dict[str, Any], how: str
 ) -> None:
     assert going_on(default(**episodes), environment) == how
+
+
+def test_environments_that_share_the_global_generators_are_not_repeated_side_by_side() -> None:
+    for draws_globally, how in ((False, "replay"), (True, "no")):
+        environment = REPEATS.model_copy(update={"draws_globally": draws_globally})
+        spec = default().model_copy(update={"envs_per_actor": 2})
+        assert going_on(spec, environment) == how
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])

@@ -89,6 +89,23 @@ def test_what_repeats_is_found_by_playing(kind: type[Walk], repeats: str) -> Non
     found = try_repeating(kind)
     assert found.repeats == repeats
     assert (found.why_not is None) is (repeats == "reused")
+    assert found.draws_globally is (kind is WithGlobals)
+
+
+class WithGlobalsAtTheStart(Walk):
+    """Draws in each reset, and never after the last of the game."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        start = np.random.normal()  # noqa: NPY002 - that is the case
+        observation, info = super().reset(seed=seed)
+        self.place += start
+        return observation + np.float32(start), info
+
+
+def test_draws_from_a_global_generator_in_a_reset_are_seen_too() -> None:
+    assert try_repeating(WithGlobalsAtTheStart).draws_globally
 
 
 @pytest.mark.parametrize(
