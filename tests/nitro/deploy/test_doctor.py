@@ -87,10 +87,17 @@ def context(folder: Path) -> dict[str, dict[str, object]]:
     return found
 
 
-@pytest.mark.usefixtures("quotas", "lambdas")
+@pytest.fixture
+def ecs_role() -> Iterator[None]:
+    """The role as AWS names it; moto has another spelling for roles that services ask for."""
+    iam, name = boto3.client("iam"), "AWSServiceRoleForECS"
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument="{}")
+    yield
+    iam.delete_role(RoleName=name)
+
+
+@pytest.mark.usefixtures("quotas", "lambdas", "ecs_role")
 def test_an_account_that_can_run_the_stack(tmp_path: Path) -> None:
-    # As AWS names it; moto has another spelling for roles that services ask for.
-    boto3.client("iam").create_role(RoleName="AWSServiceRoleForECS", AssumeRolePolicyDocument="{}")
     configure(tmp_path, alarm_email="ops@example.org")
     code, findings, report = ask(tmp_path)
     assert code == 0
