@@ -145,9 +145,7 @@ class Components:
             invoker=self._gradient_invoker,
             cache=self._gradient_cache,
             now=self.now,
-            basis=self._pricing.basis,
-            pricing=self._pricing,
-            clock=settings.ledger_clock,
+            spending=self._spending,
             slack_s=settings.deadline_slack_s,
         )
         self.launches = Launches(

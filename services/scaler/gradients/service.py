@@ -20,10 +20,8 @@ from services.scaler.book.records import AttemptKey, Change, JobRecord, OpenGrad
 from services.scaler.gradients.calls import CallsOrder, GradientOutcome
 from services.scaler.launching.flights import Flight, Flights
 from services.scaler.launching.invoker import Invoker
-from services.scaler.money.accounting import book_lines
-from services.scaler.money.budget import RoundPricing, closing_usd
+from services.scaler.money.accounting import Spending, book_lines
 from services.scaler.money.gradient_pricing import calls_lines, calls_per_update, worst_calls_usd
-from services.scaler.money.ledger import Clock
 from services.scaler.refusals import conflict, found, invalid
 from shared.cache.connection import CacheError
 from shared.cache.gradients import GradientCache, GradientRound
@@ -36,7 +34,7 @@ from shared.contracts.gradients import (
 )
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.problem import FieldError
-from shared.money.costs import EXECUTIONS_PER_TASK, CostBasis, projected_duration_s
+from shared.money.costs import EXECUTIONS_PER_TASK, projected_duration_s
 
 _LOG = logging.getLogger(__name__)
 CallsFlight = Flight[GradientTask, GradientReport]
@@ -71,9 +69,7 @@ class GradientService:
     invoker: Invoker[GradientTask, GradientReport]
     cache: GradientCache
     now: Callable[[], float]
-    basis: CostBasis
-    pricing: RoundPricing
-    clock: Clock
+    spending: Spending
     slack_s: float
     """Added to twice the function's time-out: how long the learner waits for a call."""
 
@@ -132,8 +128,12 @@ class GradientService:
                 calls[record.job.job_id, each.round, 0, each.lease_id] += each.num_calls
             for key, num_calls in calls.items():
                 twice = EXECUTIONS_PER_TASK * num_calls
-                timeout_s = self.basis.cold_start_s + self.basis.gradient_timeout_s
-                lines = calls_lines([timeout_s] * twice, twice, self.basis, round_index=key[1])
+                timeout_s = (
+                    self.spending.basis.cold_start_s + self.spending.basis.gradient_timeout_s
+                )
+                lines = calls_lines(
+                    [timeout_s] * twice, twice, self.spending.basis, round_index=key[1]
+                )
                 self._bill(key, lines)
 
     def in_flight(self, job_id: str | None = None) -> int:
@@ -159,7 +159,7 @@ class GradientService:
             asked.known.add(number)
             asked.room -= num_calls
             self._flights.expect(key, num_calls, closed=False)
-        deadline_s = EXECUTIONS_PER_TASK * self.basis.gradient_timeout_s + self.slack_s
+        deadline_s = EXECUTIONS_PER_TASK * self.spending.basis.gradient_timeout_s + self.slack_s
         order = CallsOrder(key=key, request=request, deadline_at=self.now() + deadline_s)
         return GradientAnswer(
             grant=GradientGrant(request=number, granted=True, deadline_s=deadline_s),
@@ -182,11 +182,10 @@ class GradientService:
         def decide(record: JobRecord) -> Change | None:
             nonlocal granted, why
             spec = record.job.spec
-            pricing = self.pricing.with_learner(record.job.learner)
             billed = book_lines(_without_reserve(record, key), lines)
-            room_usd = spec.stop.budget_usd - billed.committed_usd - closing_usd(spec, pricing)
+            room_usd = spec.stop.budget_usd - self.spending.claimed_usd(billed, self.now())
             for number in (max(at_least, calls_per_update(spec)), at_least):
-                reserve_usd = worst_calls_usd(running + number, self.basis)
+                reserve_usd = worst_calls_usd(running + number, self.spending.basis)
                 if reserve_usd <= room_usd:
                     granted = number
                     reserved = _with_reserve(billed, key, running + number, reserve_usd)
@@ -240,12 +239,12 @@ class GradientService:
     def _lines(self, key: AttemptKey, ended: Ended) -> tuple[LedgerLine, ...]:
         durations_s = [self._on_aws(each) for outcome, _ in ended for each in outcome.billed_s]
         num_requests = sum(outcome.requests for outcome, _ in ended)
-        return calls_lines(durations_s, num_requests, self.basis, round_index=key[1])
+        return calls_lines(durations_s, num_requests, self.spending.basis, round_index=key[1])
 
     def _on_aws(self, measured_s: float) -> float:
-        if self.clock == "wall":
+        if self.spending.clock == "wall":
             return measured_s
-        basis = self.basis
+        basis = self.spending.basis
         return projected_duration_s(
             measured_s, memory_mb=basis.gradient_memory_mb, timeout_s=basis.gradient_timeout_s
         )

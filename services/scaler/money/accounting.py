@@ -215,12 +215,15 @@ class Spending:
     def claimed_usd(self, record: JobRecord, now: float) -> float:
         """Return what a job's budget has to pay for, whatever happens from here on.
 
-        Invariant, for rollouts and gradients alike: settled + reserved + closing <= budget, where
-        what is owed by now counts in place of what is reserved if that is more. A plan is written
-        only if it holds with it, and a learner is told to end before it would not.
+        Invariant, for rollouts and gradients alike: committed + closing <= budget. A plan is
+        written, and gradients are launched, only if it holds with them, and a learner is told to
+        end before it would not.
         """
-        open_usd = max(record.reserved_usd, self.owed_usd(record, now))
-        return record.settled_usd + open_usd + record.closing_usd
+        return self.committed_usd(record, now) + record.closing_usd
+
+    def committed_usd(self, record: JobRecord, now: float) -> float:
+        """Return what a job was billed, and what is set aside or, if that is more, owed by now."""
+        return record.settled_usd + max(record.reserved_usd, self.owed_usd(record, now))
 
     def owed_usd(self, record: JobRecord, now: float) -> float:
         """Return what a job has not been billed yet, of time, actors and pings."""

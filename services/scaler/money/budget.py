@@ -1,6 +1,6 @@
 """The hard cap on spending: the next round is priced at its worst before it is launched.
 
-    committed     spent, and set aside for rounds whose bill is not final
+    committed     spent, and set aside for rounds whose bill is not final, or owed by them if more
   + this round    every invocation runs to the time-out twice, the learner waits to the deadline
   + closing       the job's end: the final evaluation, if it wants one, and the learner's last work
   <= budget_usd

@@ -48,6 +48,8 @@ class RoundContext:
     """What it looks at."""
     concurrency: Concurrency
     pricing: RoundPricing
+    committed_usd: float
+    """What the budget has paid for, or has to, but for the end."""
     quorum_share: float
     longest_s: float = math.inf
     """How long this deployment lets a job run at a time."""
@@ -158,7 +160,7 @@ def decide_round(context: RoundContext) -> Decision:
         context.pricing,
         num_actors=num_actors,
         num_evaluations=evaluations_due(context.spec.evaluation, context.round_index),
-        committed_usd=context.record.committed_usd,
+        committed_usd=context.committed_usd,
     )
     if not affordable.num_actors:
         return _end(context, "budget", affordable.note, scaling)
@@ -207,7 +209,7 @@ def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
     num_invocations = num_missing + num_episodes
     reserve_usd = pricing.worst_case_usd(num_invocations)
     closing = 0.0 if plan.stop else closing_usd(context.spec, pricing)
-    room_usd = context.spec.stop.budget_usd - context.record.committed_usd - closing
+    room_usd = context.spec.stop.budget_usd - context.committed_usd - closing
     told: dict[str, object] = {
         "attempt": request.attempt,
         "spent_usd": context.record.settled_usd,
@@ -241,11 +243,11 @@ def _end(context: RoundContext, stop: StopReason, why: str, scaling: ScalingDeci
     if context.awaits_others:
         waiting = _decision(context, Affordable(), scaling, stop, (why,))
         return replace(waiting, awaits_others=True)
-    pricing, committed_usd = context.pricing, context.record.committed_usd
+    pricing = context.pricing
     if context.record.exhausted:
         # The learner's own time was set aside for what passed since it was told.
         pricing = replace(pricing, learner_allowance_s=0.0)
-    closing = affordable_closing(context.spec, pricing, committed_usd=committed_usd)
+    closing = affordable_closing(context.spec, pricing, committed_usd=context.committed_usd)
     return _decision(context, closing, scaling, stop, (why, closing.note))
 
 

@@ -291,6 +291,7 @@ class RoundService:
                 ),
             ),
             pricing=self.pricing.with_learner(record.job.learner).after(record.longest_learner_s),
+            committed_usd=self.spending.committed_usd(record, now),
             quorum_share=self.quorum_share,
             longest_s=self.longest_job_s,
             settled=(*self.book.lines(job_id, skip=record.reported_lines), *lines),

@@ -110,9 +110,7 @@ class Services:
             invoker=NoGradients() if functions is None else functions,
             cache=NoGradientCache(),
             now=clock,
-            basis=spending.basis,
-            pricing=pricing,
-            clock=spending.clock,
+            spending=spending,
             slack_s=SLACK_S,
         )
         changes = JobChanges(book=self.book, launches=self.launches, gradients=self.gradients)

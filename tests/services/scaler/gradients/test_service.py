@@ -35,6 +35,7 @@ from tests.services.scaler.money.test_budget import PRICING, basis
 
 BASIS = basis()
 SPEC = JobSpec(preset="standard", learner="functions", hyperparameters={"num_epochs": 3})
+CLOSING_USD = closing_usd(SPEC, PRICING)
 CALLS = 3 * SPEC.learner_functions.slices
 
 
@@ -87,13 +88,15 @@ class HeldInvoker(Invoker[GradientTask, GradientReport]):
 class Rig:
     """The service on a store of its own."""
 
-    def __init__(self, path: Path, cache: GradientCache, *, budget_usd: float) -> None:
+    def __init__(
+        self, path: Path, cache: GradientCache, *, budget_usd: float, **changes: object
+    ) -> None:
         self.book = Book(SqliteTable(path), now=lambda: NOW)
         self.invoker, self.cache = HeldInvoker(), cache
         stop = SPEC.stop.model_copy(update={"budget_usd": budget_usd})
         record = held(attempt(2))
         job = record.job.model_copy(update={"spec": SPEC.model_copy(update={"stop": stop})})
-        self.book.create(record.model_copy(update={"job": job}))
+        self.book.create(record.model_copy(update={"job": job, **changes}))
         self.start()
 
     def start(self) -> None:
@@ -103,9 +106,7 @@ class Rig:
             invoker=self.invoker,
             cache=self.cache,
             now=lambda: NOW,
-            basis=BASIS,
-            pricing=PRICING,
-            clock="wall",
+            spending=Spending(basis=BASIS, clock="wall"),
             slack_s=10.0,
         )
 
@@ -228,7 +229,8 @@ def test_nothing_is_launched_that_the_budget_has_no_room_for(
 ) -> None:
     pricing = PRICING.with_learner("cpu")
     with GradientCache(cache_url) as cache:
-        made = Rig(tmp_path / "poor.sqlite3", cache, budget_usd=0.5 + closing_usd(SPEC, PRICING))
+        budget_usd = 0.5 + CLOSING_USD
+        made = Rig(tmp_path / "poor", cache, budget_usd=budget_usd, closing_usd=CLOSING_USD)
         assert not made.ask(0, 0)
         assert made.invoker.tasks == []
         made.book.close()
@@ -236,6 +238,33 @@ def test_nothing_is_launched_that_the_budget_has_no_room_for(
     on_cores = SPEC.model_copy(update={"learner": "cpu"})
     more_usd = smallest_budget_usd(SPEC, pricing) - smallest_budget_usd(on_cores, pricing)
     assert more_usd == pytest.approx(update_usd)
+
+
+@pytest.mark.parametrize(
+    ("changes", "granted"),
+    [
+        ({}, True),
+        ({"closing_usd": CLOSING_USD + 0.01}, False),
+        ({"held_carry_s": 1.0 / BASIS.usd_per_s}, False),
+    ],
+    ids=["as planned", "a dearer end after a slow round", "time beyond what was set aside"],
+)
+def test_gradients_are_launched_only_if_the_budget_pays_for_all_that_a_job_has_a_claim_to(
+    tmp_path: Path, cache_url: str, changes: dict[str, object], granted: bool
+) -> None:
+    budget_usd = 0.5 + CLOSING_USD + worst_calls_usd(1, BASIS) + 1e-9
+    with GradientCache(cache_url) as cache:
+        made = Rig(
+            tmp_path / "jobs",
+            cache,
+            budget_usd=budget_usd,
+            **{"closing_usd": CLOSING_USD} | changes,
+        )
+        assert made.ask(0, 0) == granted
+        if granted:
+            claimed_usd = made.service.spending.claimed_usd(made.record(), NOW)
+            assert claimed_usd == pytest.approx(budget_usd)
+        made.book.close()
 
 
 @pytest.mark.parametrize(

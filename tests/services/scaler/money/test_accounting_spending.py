@@ -154,3 +154,12 @@ def test_a_projection_costs_nothing_by_time() -> None:
     record = held(attempt(None), carry_s=1e9)
     assert spending("projected").owed_usd(record, NOW + 1e9) == 0.0
     assert spending("projected").exhausted_at(record, NOW) == math.inf
+
+
+def test_what_is_owed_beyond_what_was_set_aside_is_not_for_another_round() -> None:
+    record = held(attempt(CHEAP), settled_usd=0.25).model_copy(update={"closing_usd": 0.125})
+    late = NOW + 2.0 / BASIS.usd_per_s
+    assert spending().committed_usd(record, NOW) == 0.25 + 0.5
+    assert spending().committed_usd(record, late) == pytest.approx(0.25 + CHEAP_USD + 2.0)
+    assert spending().claimed_usd(record, late) == pytest.approx(0.375 + CHEAP_USD + 2.0)
+    assert spending("projected").committed_usd(record, late) == 0.25 + 0.5

@@ -50,6 +50,7 @@ def context(
         seen=seen(round_index, actors=record.job.spec.actors, ratios=ratios),
         concurrency=Concurrency(limit=1000, running_jobs=1, others_in_flight=0),
         pricing=PRICING,
+        committed_usd=record.committed_usd,
         quorum_share=0.5,
     )
     return replace(known, **changes)  # type: ignore[arg-type]
@@ -133,7 +134,8 @@ def test_a_job_that_has_ended_waits_for_its_other_rounds_and_then_plays_its_last
     plan = last.plan
     assert (plan.stop, last.awaits_others, plan.num_evaluations) == ("user", False, 3)
     assert (plan.requested, plan.boosting_score, plan.reason) == (0, None, "asked to stop")
-    poor = replace(ended, record=running(with_budget(SPEC, 1.0), spent_usd=1.0))
+    broke = running(with_budget(SPEC, 1.0), spent_usd=1.0)
+    poor = replace(ended, record=broke, committed_usd=1.0)
     assert decide_round(poor).plan.reason == "asked to stop; budget: final evaluation left out"
 
 
