@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from shared.contracts.familiar_names import familiar
 from shared.contracts.job_spec import ENV_ID_FORM, JobSpec
@@ -26,6 +26,12 @@ _FORMS = {
 """Forms of texts in words: nobody should have to read a regular expression."""
 _IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z0-9][\w./-]*)", re.ASCII)
 """How Gymnasium names an environment together with the module that registers it."""
+
+
+def first_reason(error: ValidationError) -> str:
+    """Say in one line what is wrong with a message that was stored, and where."""
+    first = error.errors()[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
 
 
 def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:

@@ -1,10 +1,13 @@
 """The checkpoint of another job that a new job begins with."""
 
+from pydantic import ValidationError
+
 from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from services.learner.record.best import evaluated_checkpoint
 from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from services.learner.record.run_record import read_lines
 from shared.artifacts.store import JOB_FILE, ArtifactStore
+from shared.contracts.field_errors import first_reason
 from shared.contracts.job_spec import InitialPolicy, JobSpec
 from shared.contracts.jobs import Job
 
@@ -32,7 +35,14 @@ def _checkpoint(artifacts: ArtifactStore, wanted: InitialPolicy) -> Checkpoint:
     if wanted.checkpoint == "newest":
         found = checkpoints.latest()
     elif job is not None:
-        found = _best(artifacts, checkpoints, job_id, Job.read(job).spec)
+        try:
+            spec = Job.read(job).spec
+        except ValidationError as error:
+            raise CheckpointError(
+                f"init_from.job_id: {job_id}: its {JOB_FILE} cannot be read: "
+                f"{first_reason(error)}; restore it or name another job"
+            ) from error
+        found = _best(artifacts, checkpoints, job_id, spec)
     if found is None:
         raise CheckpointError(
             f"init_from: there is no {wanted.checkpoint} checkpoint of {job_id} at "

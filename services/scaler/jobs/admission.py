@@ -32,11 +32,12 @@ from services.scaler.jobs.network_size import (
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
-from services.scaler.refusals import ApiError, field_errors, refuse_wrong
+from services.scaler.refusals import ApiError, field_errors, invalid, refuse_wrong
 from shared.artifacts.store import JOB_FILE, ArtifactStore
 from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
+from shared.contracts.field_errors import first_reason
 from shared.contracts.going_on import resized
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
@@ -133,11 +134,22 @@ class Admission:
         return self._catalogue.describe(spec.environment_ref)
 
     def _earlier(self, spec: JobSpec) -> Job | None:
-        """Return the job whose policy a job is to begin with, as its files have it."""
+        """Return the job whose policy a job is to begin with, as its files have it.
+
+        Raises:
+            ApiError: The file cannot be read.
+        """
         if spec.init_from is None or self._files is None:
             return None
         text = self._files.read(spec.init_from.job_id, JOB_FILE)
-        return None if text is None else Job.read(text)
+        try:
+            return None if text is None else Job.read(text)
+        except ValidationError as error:
+            message = (
+                f"its {JOB_FILE} cannot be read: {first_reason(error)}; "
+                "restore it or name another job"
+            )
+            raise invalid(FieldError(field="init_from.job_id", message=message)) from error
 
     def room_errors(self, spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
         """Return why a job does not fit now: for want of a learner, or of memory in the cache."""

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from string import ascii_lowercase
 
 import numpy as np
@@ -18,6 +19,8 @@ from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import smallest_budget_usd
 from services.scaler.refusals import ApiError
 from services.scaler.settings import Settings
+from shared.artifacts.local import LocalArtifacts
+from shared.artifacts.store import JOB_FILE
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -45,6 +48,25 @@ def catalogue(lambdas: LambdaEndpoint) -> Iterator[EnvironmentCatalogue]:
     function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url))
     yield EnvironmentCatalogue(function, ttl_s=300.0)
     function.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [(b'{"cut', "EOF while parsing"), (b"{}", "job_id: Field required")]
+)
+def test_an_earlier_job_whose_file_is_damaged_is_refused_by_its_field(
+    catalogue: EnvironmentCatalogue, tmp_path: Path, text: bytes, why: str
+) -> None:
+    files = LocalArtifacts(tmp_path)
+    files.write("earlier", JOB_FILE, text)
+    quota = ConcurrencyQuota(lambda: 1000, ttl_s=3600)
+    admits = Admission(catalogue, quota, lambda: (), cache_memory_mb=100_000, files=files)
+    spec = JobSpec.model_validate({"init_from": {"job_id": "earlier"}})
+    with pytest.raises(ApiError) as refused:
+        admits.admit(spec, PRICING)
+    (error,) = refused.value.errors
+    assert error.field == "init_from.job_id"
+    assert why in error.message
+    assert "restore it or name another job" in error.message
 
 
 def admission(
