@@ -50,7 +50,7 @@ def http_client(
             transport=transport,
             trust_env=not is_loopback(url),
             # Plain HTTP needs no certificates, which take longer to read than all the rest.
-            verify=httpx.create_ssl_context() if url.startswith("https:") else False,
+            verify=httpx.create_ssl_context() if httpx.URL(url).scheme == "https" else False,
         )
     except ImportError as error:
         raise HttpSetupError(

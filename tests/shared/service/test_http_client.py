@@ -56,6 +56,16 @@ def test_this_machine_is_reached_without_the_environments_proxy_and_all_else_thr
     assert _Recorder.asked == ["/v1/jobs", "http://api.example/v1/jobs"]
 
 
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+def test_certificates_are_verified_however_the_scheme_is_written(
+    scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Certificates are read where they are to be verified, and only there.
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    with pytest.raises(HttpSetupError, match="cannot read the certificates"):
+        http_client(f"{scheme}://api.example", timeout_s=ANSWER_S)
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
