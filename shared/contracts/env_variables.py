@@ -3,20 +3,50 @@
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
+from shared.contracts.message import READ_BACK
 from shared.service.secret_names import looks_secret
 
-_OTHERS = ("AWS_", "BASH_", "DYLD_", "GIT_", "JAVA_", "LD_", "NITRO_", "NODE_", "PERL5", "PYTHON")
-_OTHER_NAMES = frozenset({"ENV", "HOME", "IFS", "PATH", "SHELL", "TMPDIR"})
+_OTHERS = (
+    *("AWS_", "BASH_", "DYLD_", "GIT_", "JAVA_", "LAMBDA_", "LD_", "LUA_", "NITRO_", "NODE_"),
+    *("OPENSSL_", "PERL5", "PYTHON", "_X_AMZN_"),
+)
+_OTHER_NAMES = frozenset(
+    (
+        *(
+            "CLASSPATH",
+            "DOTNET_STARTUP_HOOKS",
+            "ENV",
+            "GCONV_PATH",
+            "GLIBC_TUNABLES",
+            "HOME",
+            "IFS",
+        ),
+        *("JDK_JAVA_OPTIONS", "LOCPATH", "MUJOCO_PLUGIN_DIR", "PATH", "PERLLIB", "QT_PLUGIN_PATH"),
+        *("RUBYLIB", "RUBYOPT", "SHELL", "TMPDIR", "_HANDLER", "_JAVA_OPTIONS"),
+    )
+)
+"""Variables by which the system, Lambda or a common language finds code to load."""
+_ROUTES = frozenset(
+    (
+        *("ALL_PROXY", "CURL_CA_BUNDLE", "FTP_PROXY", "HOSTALIASES", "HTTPS_PROXY", "HTTP_PROXY"),
+        *("NO_PROXY", "REQUESTS_CA_BUNDLE", "SSLKEYLOGFILE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
+    )
+)
+"""Variables that decide where requests go, and which servers are trusted; in either case."""
 _PLAIN = re.compile(r"[^/\\:]*")
 _PLACE = "set it where the actors run (docs/environments.md, Variables)"
 
 
-def _require_own_variables(variables: dict[str, str]) -> dict[str, str]:
-    # They reach simulators, and the processes that those start: none may choose code to load.
+def _require_own_variables(variables: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+    # They reach simulators, and the programs that those start. The names are those we know: they
+    # keep a job from choosing the code or the routes of common programs. Others may read more.
+    if info.context == READ_BACK:
+        return variables
     for name, value in variables.items():
-        if name.upper().startswith(_OTHERS) or name in _OTHER_NAMES:
+        upper = name.upper()
+        if upper.startswith(_OTHERS) or name in _OTHER_NAMES or upper in _ROUTES:
             raise ValueError(f"{name} belongs to the system, and a job cannot set it")
         if looks_secret(name, value):
             raise ValueError(

@@ -115,17 +115,22 @@ def variable_differences(read: Mapping[str, str | None], own: Mapping[str, str])
     Args:
         read: What it read there.
         own: The job's own variables, which are set wherever it runs.
+
+    Returns:
+        One line a variable, without values: those of a shell are not for everyone to see.
     """
     found = []
     for name, there in read.items():
         here = own.get(name, os.environ.get(name))
         if (None if here is None else here[:_MAX_VALUE]) != there:
-            found.append(f"{name} is {_said(here)} here, and {_said(there)} where actors run")
+            found.append(f"{name} {_difference(here, there)} where actors run")
     return tuple(found)
 
 
-def _said(value: str | None) -> str:
-    return "not set" if value is None else repr(value)
+def _difference(here: str | None, there: str | None) -> str:
+    if here is None:
+        return "is not set here, but"
+    return "is set here, but not" if there is None else "has another value here than"
 
 
 def _reader() -> str:

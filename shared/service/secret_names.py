@@ -5,16 +5,33 @@ import re
 _WORDS = frozenset(
     (
         *("APIKEY", "AUTH", "AUTHORIZATION", "COOKIE", "CREDENTIAL", "CREDENTIALS", "KEY", "KEYS"),
-        *("PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "PASSWORDS", "SECRET", "SECRETS"),
-        *("TOKEN", "TOKENS"),
+        *("DSN", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "PASSWORDS", "PAT", "PWD", "SECRET"),
+        *("SECRETS", "TOKEN", "TOKENS"),
     )
 )
-_ENDS = tuple(word for word in _WORDS if len(word) > 3)
-_PASSWORD_IN_URL = re.compile(r"://[^/\s@]*:[^/\s@]+@")
+_ENDS = (
+    *(word for word in _WORDS if len(word) > 3),
+    *("CONNECTIONSTRING", "CONNECTION_STRING", "LICENCE", "LICENSE"),
+)
+_FOLDERS = frozenset({"PWD", "OLDPWD"})
+"""The shell's working folders."""
+_SECRET_VALUE = re.compile(
+    r"""
+    ://[^/?\#\s@]*:[^/?\#\s@]+@             # a password in an address
+    | https?://[^/?\#\s@]+@                 # a key in the place of a user
+    | (?:^|[?&;\s])                         # a part of a query, or of a connection string
+      (?:accountkey|sharedaccesskey|sharedaccesssignature|api_?key|access_?token|auth_?token
+        |token|secret|password|passwd|pwd)
+      =[^&;\s]
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 def looks_secret(name: str, value: str = "") -> bool:
-    """Whether a variable's name, or a password in its value, says that others must not see it.
+    """Whether a variable's name, or credentials in its value, say that others must not see it.
+
+    It knows common names and forms. A secret under another name is not noticed.
 
     >>> looks_secret("SIM_API_KEY"), looks_secret("simtoken"), looks_secret("SIM_KEYBOARD")
     (True, True, False)
@@ -23,7 +40,7 @@ def looks_secret(name: str, value: str = "") -> bool:
     """
     upper = name.upper()
     return (
-        not _WORDS.isdisjoint(upper.split("_"))
+        (name not in _FOLDERS and not _WORDS.isdisjoint(upper.split("_")))
         or upper.endswith(_ENDS)
-        or _PASSWORD_IN_URL.search(value) is not None
+        or _SECRET_VALUE.search(value) is not None
     )

@@ -66,7 +66,7 @@ def test_training_and_evaluation_read_the_same_and_a_difference_is_told(
     assert (here["mean_return"], here["differences"]) == (-3.0, [])
     monkeypatch.delenv("SIM_PRICE")
     elsewhere = run("evaluate", job_id, "--json")
-    difference = "SIM_PRICE is not set here, and '-3' where actors run"
+    difference = "SIM_PRICE is not set here, but where actors run"
     assert (elsewhere["mean_return"], elsewhere["differences"]) == (-300.0, [difference])
     with pytest.warns(UserWarning, match=difference):
         trained.environment()

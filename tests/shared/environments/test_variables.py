@@ -96,13 +96,18 @@ def test_what_is_read_too_early_for_a_job_is_refused() -> None:
         describe(ref)
 
 
-def test_differences_name_both_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_differences_name_the_variables_without_their_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SIM_A", "here")
     monkeypatch.delenv("SIM_B", raising=False)
     read = {"SIM_A": None, "SIM_B": "there", "SIM_C": "own"}
     assert variable_differences(read, {"SIM_C": "own"}) == (
-        "SIM_A is 'here' here, and not set where actors run",
-        "SIM_B is not set here, and 'there' where actors run",
+        "SIM_A is set here, but not where actors run",
+        "SIM_B is not set here, but where actors run",
+    )
+    assert variable_differences({"SIM_A": "there"}, {}) == (
+        "SIM_A has another value here than where actors run",
     )
     monkeypatch.delenv("SIM_A")
     assert variable_differences(read, {"SIM_B": "there", "SIM_C": "own"}) == ()
