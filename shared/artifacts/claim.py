@@ -55,14 +55,12 @@ class Claim:
         staged = f"{self._own}/{PurePosixPath(name).name}"
         file = self._open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         _write_out(file, data)
-        self._make_parents(name)
         try:
-            os.replace(staged, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            staged, place = self._with_its_folders(staged, PurePosixPath(name))
+            self._move(staged, str(place))
         except FileNotFoundError as error:
             raise self._fenced() from error
-        flags = os.O_RDONLY | os.O_DIRECTORY
-        parent = os.open(str(PurePosixPath(name).parent), flags, dir_fd=self._folder)
-        _sync(parent)
+        self._sync(place.parent)
 
     def append(self, name: str, data: bytes) -> None:
         """Add to the end of a file, durably."""
@@ -128,14 +126,33 @@ class Claim:
         except FileNotFoundError as error:
             raise self._fenced() from error
 
-    def _make_parents(self, name: str) -> None:
-        for parent in reversed(PurePosixPath(name).parents[:-1]):
-            try:
-                os.mkdir(str(parent), dir_fd=self._folder)
-            except FileExistsError:
-                pass
-            except FileNotFoundError as error:
-                raise self._fenced() from error
+    def _with_its_folders(self, staged: str, place: PurePosixPath) -> tuple[str, PurePosixPath]:
+        """Stage a file's missing folders around it; return what to move, and to where.
+
+        They come into being with the file: whoever loses the claim leaves no empty one.
+        """
+        missing = [folder for folder in place.parents[:-1] if not self._exists(folder)]
+        if not missing:
+            return staged, place
+        top = missing[-1]
+        new = PurePosixPath(self._own, f"{top.name}.new")
+        self._remove(str(new))
+        for folder in reversed(missing):
+            os.mkdir(str(new / folder.relative_to(top)), dir_fd=self._folder)
+        inside = new / place.relative_to(top)
+        self._move(staged, str(inside))
+        self._sync(inside.parent)
+        return str(new), top
+
+    def _exists(self, folder: PurePosixPath) -> bool:
+        try:
+            os.stat(str(folder), dir_fd=self._folder)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _sync(self, folder: PurePosixPath) -> None:
+        _sync(os.open(str(folder), os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._folder))
 
     def _fenced(self) -> FencedError:
         what = "the job was deleted" if self.is_deleted else "another learner has the job by now"

@@ -11,6 +11,8 @@ from pathlib import Path
 from shared.artifacts.claim import Claim, sync_folder
 from shared.artifacts.store import ArtifactError, ArtifactFile
 
+_EVENTS = "events.out.tfevents."
+"""How the names of TensorBoard's files begin."""
 _REMOVALS = 20
 """How often to remove a folder into which a learner may still be writing a run's last files."""
 
@@ -155,11 +157,20 @@ class LocalArtifacts:
         """Do nothing: everything is where it belongs."""
 
     def release(self, job_id: str) -> None:
-        """Remove what a library has written since the job was deleted: it made the folder anew."""
+        """Remove what TensorBoard has written since the job was deleted: it made the folder anew.
+
+        A folder with anything else in it is somebody's: whoever restored it, for instance.
+        """
         claim = self._claim_of(job_id)
-        if claim is not None and claim.is_deleted:
-            with contextlib.suppress(ArtifactError):
-                self._remove(self._root / job_id)
+        if claim is None or not claim.is_deleted:
+            return
+        folder = self._root / job_id
+        with contextlib.suppress(OSError):
+            written = [*folder.iterdir()]
+            if all(path.name.startswith(_EVENTS) for path in written):
+                for path in written:
+                    path.unlink()
+                folder.rmdir()
 
     def locate(self, job_id: str) -> str:
         """Return the folder's path."""

@@ -153,3 +153,42 @@ def test_a_writer_that_is_paused_at_any_moment_changes_nothing_later(
         assert content(runs) == ({} if deleted else THEIRS), moments
         assert (Path(runs) / "job").exists() is not deleted
     assert moments >= 1
+
+
+def test_a_writer_that_lost_its_claim_leaves_no_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = 0
+    while True:
+        runs = tmp_path / f"runs-{moments}"
+        mine = begun(str(runs), epoch=1, text="mine")
+
+        def happens(runs: Path = runs) -> None:
+            with monkeypatch.context() as undone:
+                undone.setattr(claim_module, "os", os)
+                begun(str(runs), epoch=2, text="theirs")
+
+        pause = Pause(moments, happens)
+        with monkeypatch.context() as paused, contextlib.suppress(FencedError):
+            paused.setattr(claim_module, "os", pause)
+            mine.write("job", "checkpoints/000007/state.json", b"mine again")
+        if not pause.happened:
+            break
+        moments += 1
+        found = [path.name for path in (runs / "job/checkpoints").glob("000007/*")]
+        assert found == ["state.json"] or not (runs / "job/checkpoints/000007").exists(), moments
+    assert moments >= 1
+
+
+@pytest.mark.parametrize(("name", "stays"), [("events.out.tfevents.1", False), ("mine.txt", True)])
+def test_a_folder_that_somebody_restored_is_not_removed(
+    tmp_path: Path, name: str, stays: bool
+) -> None:
+    store = begun(str(tmp_path), epoch=1, text="mine")
+    LocalArtifacts(tmp_path).delete_job("job")
+    for each in ("events.out.tfevents.0", name):
+        LocalArtifacts(tmp_path).write("job", each, b"")
+    store.release("job")
+    found = {path.name for path in tmp_path.glob("job/*")}
+    assert found == ({"events.out.tfevents.0", name} if stays else set())
+    assert (tmp_path / "job").exists() is stays
