@@ -120,6 +120,18 @@ class GradientService:
                 flight.wanted = flight.told = False
             self._flights.close(closing)
 
+    def end(self, record: JobRecord) -> None:
+        """Let no more calls into a job that has ended.
+
+        What was reserved without an answer, and never launched, is freed. Nobody may change the job
+        meanwhile.
+        """
+        job_id = record.job.job_id
+        self._flights.land_unlaunched(
+            (job_id, each.round, 0, each.lease_id) for each in record.open_gradients
+        )
+        self.close(job_id)
+
     def adopt_orphans(self) -> None:
         """Bill calls of an earlier process at their worst: nobody will hear of their end."""
         for record in self.book.with_open_bills():

@@ -24,7 +24,7 @@ class JobChanges:
             record = self.book.change(job_id, decide)
             if record is None or record.job.status not in FINISHED:
                 return record
-            lease_hashes = self.launches.call_off(job_id)
-            self.gradients.close(job_id)
+            lease_hashes = self.launches.call_off(record)
+            self.gradients.end(record)
         self.launches.cancel(job_id, lease_hashes)
         return record

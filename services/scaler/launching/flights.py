@@ -122,6 +122,13 @@ class Flights(Generic[T, R]):
                 flight.closed = True
             self._land(flight)
 
+    def land_unlaunched(self, keys: Iterable[AttemptKey]) -> None:
+        """Book what was planned and is not in flight as what it is: a flight of nothing.
+
+        Nobody may launch any of it meanwhile, and none of it may be booked already.
+        """
+        self.close([self.expect(key, 0, closed=True) for key in keys if self.get(key) is None])
+
     def catch_up(self, job_id: str) -> None:
         """Book what has landed of a job and was refused."""
         for flight in self.of(job_id):
@@ -146,11 +153,13 @@ class Flights(Generic[T, R]):
             )
 
     def _end(self, flight: Flight[T, R], outcome: TaskOutcome[T, R]) -> None:
-        self._on_ended(flight, outcome)
-        with self.changed:
-            flight.ended.append((outcome, time.perf_counter()))
-            flight.latest_failure = outcome.reason or flight.latest_failure
-        self._land(flight)
+        try:
+            self._on_ended(flight, outcome)
+        finally:
+            with self.changed:
+                flight.ended.append((outcome, time.perf_counter()))
+                flight.latest_failure = outcome.reason or flight.latest_failure
+            self._land(flight)
 
     def _land(self, flight: Flight[T, R]) -> None:
         """Book a flight if it has landed; once more and again where that fails."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass
 
-from services.scaler.book.records import AttemptKey, LaunchOutcome
+from services.scaler.book.records import AttemptKey, JobRecord, LaunchOutcome
 from services.scaler.launching.flights import Flight, Flights
 from services.scaler.launching.in_use import InUse
 from services.scaler.launching.invoker import ActorInvoker, RolloutOutcome
@@ -87,12 +87,21 @@ class Launches:
         """Whether anything launched for a round, in whichever attempt, is in flight."""
         return any(f.key[1] == round_index and not f.landed for f in self.flights.of(job_id))
 
-    def call_off(self, job_id: str) -> set[str]:
+    def call_off(self, record: JobRecord) -> set[str]:
         """Keep actors of a job that has ended from starting: nobody waits for them.
+
+        A plan that was written without an answer was never launched: its reservation is freed.
+        Nobody may change the job meanwhile.
 
         Returns:
             The hashes of the leases under which they were launched, for `cancel`.
         """
+        job_id = record.job.job_id
+        self.flights.land_unlaunched(
+            (job_id, each.round, each.attempt, each.lease_id)
+            for each in record.open_attempts
+            if each.outcome is None
+        )
         flights = self.flights.of(job_id)
         for flight in flights:
             flight.wanted = False

@@ -117,8 +117,8 @@ def _measured(
         requests=outcome.requests,
         learner_s=learner_s,
         warm=attempt.warm,
-        # What Lambda bills has its cold starts in it already.
-        cold=attempt.cold if clock == "projected" else 0,
+        # What Lambda bills has its cold starts in it already; what never ran has none.
+        cold=min(attempt.cold, outcome.requests) if clock == "projected" else 0,
         launch_s=outcome.counts.launch_s or 0.0,
         overhead_s=attempt.overhead_s,
         deadline_s=math.inf if attempt.deadline_s is None else attempt.deadline_s,

@@ -368,5 +368,25 @@ def test_what_the_store_refused_to_book_is_booked_with_the_next_look(
     assert lines["gradient_requests"] == 1.0
 
 
+def test_what_was_reserved_without_an_answer_and_not_asked_for_again_is_freed_at_the_jobs_end(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = rig.book._table.write
+
+    def forget(*items: Any, **expected: Any) -> None:
+        write(*items, **expected)
+        raise StoreError("the answer is lost")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(rig.book._table, "write", forget)
+        with pytest.raises(StoreError, match="lost"):
+            rig.ask(0, 0)
+    assert rig.record().open_gradients
+    assert rig.invoker.tasks == []
+    rig.service.end(rig.record())
+    assert rig.record().open_gradients == ()
+    assert rig.book.lines("job") == []
+
+
 def _refuse(*_: object, **__: object) -> None:
     raise StoreError("throttled")

@@ -13,6 +13,14 @@ from shared.contracts.gradients import GradientCall, GradientReport, GradientTas
 
 ONE: AttemptKey = ("one", 0, 0, "lease")
 OTHER: AttemptKey = ("other", 0, 0, "lease")
+TASK = GradientTask(
+    job_id="one",
+    round=0,
+    request=0,
+    lease_hash="h",
+    call=GradientCall(call=0, base=0),
+    deadline_at=1.0,
+)
 
 
 class Clockwork(Invoker[GradientTask, GradientReport]):
@@ -96,24 +104,43 @@ def end_of_thread() -> None:
 
 
 def test_a_flight_is_booked_once_when_no_more_is_to_come_and_all_of_it_has_ended(rig: Rig) -> None:
-    call = GradientCall(call=0, base=0)
-    task = GradientTask(
-        job_id="one", round=0, request=0, lease_hash="h", call=call, deadline_at=1.0
-    )
     flight = rig.flights.expect(ONE, 2, closed=False)
-    rig.flights.launch(flight, [task, task], until=1.0)
+    rig.flights.launch(flight, [TASK, TASK], until=1.0)
     for tell in rig.clock.tell:
-        tell(TaskOutcome(task=task))
+        tell(TaskOutcome(task=TASK))
     assert (rig.booked, rig.flights.in_flight()) == ([], 0)
     assert rig.flights.expect(ONE, 1, closed=False) is flight
-    rig.flights.launch(flight, [task], until=1.0)
+    rig.flights.launch(flight, [TASK], until=1.0)
     rig.flights.close([flight])
     assert (rig.booked, rig.flights.in_flight(only="one")) == ([], 1)
     assert not rig.flights.wait_landed("one", timeout_s=0.0)
-    rig.clock.tell[-1](TaskOutcome(task=task))
+    rig.clock.tell[-1](TaskOutcome(task=TASK))
     rig.flights.close([flight])
     assert (rig.booked, rig.flights.get(ONE), rig.clock.pauses) == ([ONE], None, [])
     assert rig.flights.wait_landed("one", timeout_s=0.0)
+
+
+def test_an_outcome_counts_though_whoever_is_told_of_it_fails() -> None:
+    clock, booked = Clockwork(), list[AttemptKey]()
+
+    def fail(_flight: object, _outcome: object) -> None:
+        raise KeyError("a surprise")
+
+    flights: Flights[GradientTask, GradientReport] = Flights(
+        clock, on_ended=fail, book=lambda flight: booked.append(flight.key)
+    )
+    flight = flights.expect(ONE, 1, closed=True)
+    flights.launch(flight, [TASK], until=1.0)
+    with pytest.raises(KeyError, match="a surprise"):
+        clock.tell[0](TaskOutcome(task=TASK))
+    assert (booked, flights.in_flight(), flights.get(ONE)) == ([ONE], 0, None)
+
+
+def test_what_was_never_launched_is_booked_as_a_flight_of_nothing(rig: Rig) -> None:
+    flying = rig.flights.expect(OTHER, 1, closed=True)
+    rig.flights.land_unlaunched([ONE, OTHER, ONE])
+    assert rig.booked == [ONE]
+    assert rig.flights.get(OTHER) is flying
 
 
 @pytest.mark.parametrize("error", [StoreError("throttled"), KeyError("a surprise")])

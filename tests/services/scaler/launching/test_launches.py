@@ -146,9 +146,9 @@ def test_actors_are_awaited_until_the_deadline_or_their_jobs_end_and_tell_of_ret
     assert (counts.failed, counts.reissued, counts.unreached) == (0, 1, 2)
     assert counts.latest_failure == "refused again"
 
-    assert launches.call_off("another job") == set()
+    assert launches.call_off(record("another")) == set()
     assert awaited.after(0.0)
-    assert launches.call_off("job") == {hash_of_lease("lease")}
+    assert launches.call_off(record("job")) == {hash_of_lease("lease")}
     assert not awaited.after(0.0)
 
 

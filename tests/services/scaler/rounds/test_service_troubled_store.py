@@ -134,6 +134,20 @@ def test_a_plan_that_was_written_but_not_answered_is_launched_when_it_is_asked_f
     assert scaler.cost(job.job_id).reserved_usd == 0
 
 
+def test_a_plan_that_was_written_and_never_asked_for_again_is_billed_as_nothing_at_the_jobs_end(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, lease = _plan_not_answered(scaler, monkeypatch)
+    assert scaler.cost(job.job_id).reserved_usd > 0
+    scaler.finish(lease)
+    assert scaler.cost(job.job_id).reserved_usd == 0
+    assert not scaler.record(job.job_id).is_live
+    assert scaler.lambdas.rollouts() == []
+    assert {line.item for line in scaler.cost(job.job_id).lines}.isdisjoint(
+        {"lambda_duration", "lambda_requests"}
+    )
+
+
 def test_a_plan_that_is_launched_late_is_as_young_as_its_actors(
     start_scaler: StartScaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
