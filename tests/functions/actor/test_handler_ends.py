@@ -169,16 +169,3 @@ def test_a_new_job_or_lease_gets_a_changed_environment_and_a_running_one_keeps_i
     assert (resumed["episode_returns"], resumed["cold_start"]) == ([41.0], True)
     package.write_text(_ENVIRONMENTS.replace("reward = 1.0", "reward = 100.0"))
     assert act(new_job())[0]["episode_returns"] == [400.0]
-
-
-def test_a_helper_that_a_constructor_imports_is_new_after_its_repair(
-    act: Callable[..., Any], package: Path
-) -> None:
-    helper = package.with_name("line_helper.py")
-    helper.write_text("REWARD = 2.0\n")
-    own = "        import line_helper\n        self.reward = line_helper.REWARD\n"
-    package.write_text(_ENVIRONMENTS.replace("        self.trouble = trouble\n", own))
-    job = new_job()
-    assert act(job, lease_hash="first")[0]["episode_returns"] == [8.0]
-    helper.write_text("REWARD = 20.25\n")
-    assert act(job, lease_hash="second")[0]["episode_returns"] == [81.0]
