@@ -120,9 +120,13 @@ def make_request(
             here=here,
         )
     elif given or spec_file or assignments or idempotency_key or total_steps:
+        others = {"--set": assignments, "--spec": spec_file, "--total-steps": total_steps}
+        others["--idempotency-key"] = idempotency_key
+        named = [*given, *(option for option, value in others.items() if value)]
         raise CommandError(
-            "--resume: the job continues as it was specified; only --rounds, --budget-usd and "
-            "--max-wall-s can be added"
+            f"--resume: {', '.join(named)} cannot change in a job that continues; only --rounds, "
+            "--budget-usd, --max-wall-s and --fresh-schedule can be added, and --init-from begins "
+            "a new job with the policy"
         )
     return TrainRequest(
         spec=spec,

@@ -95,4 +95,4 @@ def test_the_actor_starts_as_lambda_starts_it(images: Images) -> None:
 @pytest.mark.parametrize("deployable", ["scaler", "emulator", "learner"])
 def test_what_serves_a_port_says_how_to_check_its_health(images: Images, deployable: str) -> None:
     config = inspect(Images.name(deployable))["Config"]
-    assert "/healthz" in " ".join(config["Healthcheck"]["Test"])
+    assert config["Healthcheck"]["Test"][:2] == ["CMD", "alive.sh"]

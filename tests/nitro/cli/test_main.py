@@ -109,7 +109,7 @@ def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
         (["os;x:Env-v0"], "env_id: must be a registered name"),
         (["--set", "sede=1"], "sede: no such field; did you mean seed?"),
         (["--spec", "missing.yaml"], "--spec missing.yaml: cannot be read"),
-        (["--resume", "job", "--seed", "1"], "--resume: the job continues as it was specified"),
+        (["--resume", "job", "--seed", "1"], "--resume: seed cannot change in a job"),
         (["--api-url", "example.com"], "--api-url: must start with http"),
         (["--api-url", "https://example.com", "--processes", "2"], "--processes: is for a local"),
         (["--api-url", "https://example.com"], "no token for https://example.com"),
