@@ -38,6 +38,8 @@ PAPER_DETECTOR: Body = {"num_samples": 512, "sampling": "even"}
 """A subset that is spread over the round's trajectories, as the paper measures (section 6.2)."""
 OWN_DETECTOR: Body = {}
 """What a job has by default (decision 024)."""
+_TOLERANCE = 0.01
+"""The detector's residual in all recorded cells. Jobs have a smaller one since (decision 019)."""
 
 
 class CellId(NamedTuple):
@@ -101,7 +103,8 @@ class Grid:
         reason = environment_problem(env_id)
         if reason is None:
             try:
-                spec = JobSpec.model_validate({**body, "env_id": env_id, "seed": seed})
+                named = {"env_id": env_id, "seed": seed, "detector": _measured(body)}
+                spec = JobSpec.model_validate({**body, **named})
                 full = resolve_for(spec, _described(env_id)).model_dump(mode="json")
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
@@ -115,6 +118,12 @@ class Grid:
     def add(self, condition: str, env_id: str, seed: int, task: Message) -> None:
         """Add a cell that is no job."""
         self.cells.append(Cell(id=CellId(condition, env_id, seed), task=task))
+
+
+def _measured(body: Mapping[str, JsonValue]) -> JsonValue:
+    """Return a job's detector, which measures as exactly as those of the recorded cells."""
+    detector = body.get("detector", {})
+    return {"tolerance": _TOLERANCE, **detector} if isinstance(detector, dict) else detector
 
 
 @functools.cache

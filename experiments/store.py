@@ -14,12 +14,13 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from experiments.experiment import Experiment
-from experiments.grid import Cell, CellId
+from experiments.grid import Body, Cell, CellId
 from experiments.outcome import Outcome
 from experiments.reporting.findings import Summary
 from nitro.errors import CommandError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.message import Count, Message
+from shared.hyperparameters.presets import ALGORITHMS
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._=-]+")
 
@@ -64,7 +65,7 @@ class Store:
             task = self._experiment.task.model_validate_json(json.dumps(record.task))
             if not _is_same(task, cell.task):
                 return None
-            if record.hyperparameters not in (None, cell.hyperparameters):
+            if not _has_values(record.hyperparameters, cell):
                 return None
             return self._experiment.outcome.model_validate_json(json.dumps(record.outcome))
         except FileNotFoundError:
@@ -106,6 +107,14 @@ class Store:
 
 def _unreadable(path: Path, error: OSError) -> CommandError:
     return CommandError(f"{path}: cannot be read: {error.strerror}")
+
+
+def _has_values(recorded: Body | None, cell: Cell) -> bool:
+    """Whether a job was made with a cell's hyper-parameters; those of later have their defaults."""
+    if recorded is None or not isinstance(cell.task, JobSpec):
+        return recorded in (None, cell.hyperparameters)
+    model = ALGORITHMS[cell.task.algorithm].model
+    return model.model_validate(recorded) == model.model_validate(cell.hyperparameters)
 
 
 def _is_same(stored: Message, asked: Message) -> bool:

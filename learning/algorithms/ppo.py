@@ -53,9 +53,7 @@ class Ppo(GradientLearner[PpoHyperparameters]):
             normalisation=replace(self._normalisation, rewards=following.rewards),
         )
         start = self._update_start()
-        rule = PpoRule(
-            hyperparameters=self._in_round(self._num_updates), kl_coefficient=self._kl_coefficient
-        )
+        rule = self._rule
         stats = self._take_steps(
             batch,
             rule,
@@ -84,6 +82,13 @@ class Ppo(GradientLearner[PpoHyperparameters]):
     def samples(self) -> PolicySamples | None:
         """Return the last update's samples; None where nothing was updated yet."""
         return self._samples
+
+    @property
+    def _rule(self) -> PpoRule:
+        """The next update's."""
+        return PpoRule(
+            hyperparameters=self._in_round(self._num_updates), kl_coefficient=self._kl_coefficient
+        )
 
     def _scalars(self) -> StateScalars:
         scalars = super()._scalars() | {"kl_coefficient": self._kl_coefficient}
