@@ -81,7 +81,6 @@ def differences(old: Path, new: Path) -> Iterator[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Record bills, or compare two records; return 1 where they differ."""
     options = _parser().parse_args(argv)
-    logging.disable(logging.CRITICAL)  # actors are lost by the thousand
     if options.command == "record":
         record(options.path, options.schedules)
         return 0
@@ -110,4 +109,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)  # actors are lost by the thousand
     sys.exit(main())
