@@ -162,7 +162,8 @@ def shortened(words: tuple[str, ...], desk: Desk) -> list[str]:
     """Return the command with real runs in it, training for two rounds instead of hundreds."""
     typed = [renamed(word, desk) for word in words]
     if words[:2] == ("nitro", "train") and "--help" not in words:
-        more = 6 if "--rounds" in words else 4  # a resumed job has two rounds behind it, or four
+        # A resumed job has two rounds behind it, or as many as the command before gave it.
+        more = 8 if "--fresh-schedule" in words else 6 if "--rounds" in words else 4
         typed = without(typed, "--total-steps", "--rounds")
         typed += ["--rounds", str(more if "--resume" in words else 2)]
         if "paper" in words:  # its fragments have 1,024 steps, of up to 64 actors
