@@ -245,6 +245,7 @@ def train(
     from nitro.settings import read_settings
     from nitro.spec.env_option import own_variables
 
+    here = not (api_url or read_settings().api_url)
     request = make_request(
         {
             "env_id": env,
@@ -282,7 +283,7 @@ def train(
         from_scratch=from_scratch,
         fresh_schedule=fresh_schedule,
         init_from=init_from,
-        here=not (api_url or read_settings().api_url),
+        here=here,
         idempotency_key=idempotency_key,
         runs_dir=runs_dir,
         as_json=as_json,
@@ -294,7 +295,7 @@ def train(
         raise CommandError(f"--track: is for one job that is followed; log others with: {each}")
     chosen = _chosen_seeds(seeds, parallel, one=seed, resume=resume, key=idempotency_key)
     if dry_run:
-        return _describe(request, environment_packages, api_url)
+        return _describe(request, environment_packages, api_url, here=here)
     if detach:
         from nitro.cli.detached import require_lasting
 
@@ -329,7 +330,11 @@ def _chosen_seeds(
 
 
 def _describe(
-    request: "TrainRequest", environment_packages: list[str] | None, api_url: str | None
+    request: "TrainRequest",
+    environment_packages: list[str] | None,
+    api_url: str | None,
+    *,
+    here: bool,
 ) -> None:
     from nitro.spec.dry_run import described
 
@@ -337,7 +342,8 @@ def _describe(
         place = Place(runs_dir=request.runs_dir, api_url=api_url)
         old = place.command("jobs", "show", request.resume)
         raise CommandError(f"--dry-run: shows a new job; look at an old one with: {old}")
-    typer.echo(described(request.spec, environment_packages=environment_packages))
+    found = described(request.spec, here=here, environment_packages=environment_packages)
+    typer.echo(found)
 
 
 def _train(

@@ -18,24 +18,27 @@ from shared.contracts.job_spec import JobSpec
 from shared.hyperparameters.presets import resolve
 
 
-def described(spec: JobSpec, *, environment_packages: Sequence[str] | None = None) -> str:
+def described(
+    spec: JobSpec, *, here: bool, environment_packages: Sequence[str] | None = None
+) -> str:
     """Return the whole specification as JSON, with every hyper-parameter resolved.
 
-    The environment is made on this machine: where a preset is another one for images, that is
-    shown, and standard error says what to know of the job before it trains. Where it cannot be
-    made, standard error says so and the preset for vectors is shown.
+    The environment is made on this machine, so that the preset is the one for its observations.
+    Standard error says what to know of the job before it trains. An environment that only a
+    deployment has cannot be made: standard error says so, and the preset for vectors is shown.
 
     Args:
         spec: What would be submitted.
+        here: Whether the job would train on this machine, which then must have the environment.
         environment_packages: Of environments of one's own; None for those of the settings.
 
     Raises:
-        CommandError: The hyper-parameters do not go together with the preset, or a package cannot
-            be imported.
+        CommandError: The hyper-parameters do not go together with the preset, a package cannot be
+            imported, or the environment cannot be made here and the job would train here.
     """
     spec = spec.resolved()
     full = spec.model_dump(mode="json")
-    environment = _environment(spec, environment_packages)
+    environment = _environment(spec, environment_packages, here=here)
     if environment is not None:
         spec = resized(spec, environment)
         full = spec.model_dump(mode="json")
@@ -61,7 +64,7 @@ def described(spec: JobSpec, *, environment_packages: Sequence[str] | None = Non
 
 
 def _environment(
-    spec: JobSpec, environment_packages: Sequence[str] | None
+    spec: JobSpec, environment_packages: Sequence[str] | None, *, here: bool
 ) -> EnvironmentSpec | None:
     from shared.environments.building import describe
     from shared.environments.spaces import UnsupportedEnvironment
@@ -71,5 +74,7 @@ def _environment(
         with foreign_code():
             return describe(spec.environment_ref)
     except UnsupportedEnvironment as error:
+        if here:
+            raise CommandError(str(error)) from error
         typer.echo(f"hyperparameters are those for vectors: {error}", err=True)
         return None

@@ -102,7 +102,7 @@ def test_with_a_gpu_or_without_images_no_time_is_told() -> None:
 
 
 def test_a_dry_run_says_it_beside_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    described(JobSpec())
+    described(JobSpec(), here=True)
     assert "episodes may last 1,000 steps" in capsys.readouterr().err
 
 

@@ -10,13 +10,13 @@ from shared.hyperparameters.presets import complete_sets
 
 
 def shown(spec: JobSpec) -> dict[str, object]:
-    values: dict[str, object] = json.loads(described(spec))["hyperparameters"]
+    values: dict[str, object] = json.loads(described(spec, here=False))["hyperparameters"]
     return values
 
 
 def test_every_hyperparameter_is_resolved() -> None:
     spec = JobSpec(hyperparameters={"clip": 0.1})
-    assert json.loads(described(spec))["env_id"] == "Hopper-v5"
+    assert json.loads(described(spec, here=False))["env_id"] == "Hopper-v5"
     assert set(shown(spec)) == set(PpoHyperparameters.model_fields)
     assert shown(spec)["clip"] == 0.1
 
@@ -38,6 +38,11 @@ def test_an_environment_that_is_not_here_is_told_apart(capsys: pytest.CaptureFix
     assert "Nowhere-v0" in said
 
 
+def test_an_environment_that_this_machine_lacks_is_refused_where_it_would_train_here() -> None:
+    with pytest.raises(CommandError, match="'Nowhere-v0' is no registered environment"):
+        described(JobSpec(env_id="Nowhere-v0"), here=True)
+
+
 def test_values_that_do_not_go_together_are_refused_by_the_preset_that_is_meant() -> None:
     games = JobSpec(
         env_id="ALE/Qbert-v5",
@@ -48,5 +53,5 @@ def test_values_that_do_not_go_together_are_refused_by_the_preset_that_is_meant(
     assert shown(games)["learning_rate_decay"] == "linear"
     poles = games.model_copy(update={"env_id": "CartPole-v1"})
     with pytest.raises(CommandError, match="hyperparameters: kl_target would undo") as caught:
-        described(poles)
+        described(poles, here=True)
     assert "preset for vectors" in str(caught.value)

@@ -41,12 +41,14 @@ export function useBillName() {
   return session?.clock === "projected" ? "Would cost on AWS" : "Spent";
 }
 
-/** As good as no cap: on one machine nobody pays. */
 const NO_CAP_USD = 1e6;
+
+/** Whether a budget limits anything: a job on one machine, where nobody pays, has one of a million. */
+export const isCap = (budget) => budget < NO_CAP_USD;
 
 /** Spent of a budget, as a bar with its numbers. */
 export function Budget({ spent, budget }) {
-  if (budget >= NO_CAP_USD) return html`<span class="budget">${usd(spent)}</span>`;
+  if (!isCap(budget)) return html`<span class="budget">${usd(spent)}</span>`;
   const share = budget ? Math.min(1, spent / budget) : 0;
   return html`<span class="budget"><meter min="0" max="1" value=${share} high="0.8" optimum="0" aria-label="share of the budget that is spent"></meter> ${usd(spent)} <span class="quiet">of ${usd(budget)}</span></span>`;
 }

@@ -3,7 +3,7 @@ import { html, useState } from "../vendor/preact.js";
 import { lookAgain, post, usePoll } from "../lib/api.js";
 import { count, usd } from "../lib/format.js";
 import { usdPerRound } from "../lib/rounds.js";
-import { Dialog, isLive } from "../lib/ui.js";
+import { Dialog, isCap, isLive, useBillName } from "../lib/ui.js";
 import { POLICIES, scalingOf } from "./scaling.js";
 
 const path = (job, verb) => `v1/jobs/${encodeURIComponent(job.job_id)}/${verb}`;
@@ -39,10 +39,14 @@ function Resume({ job, rounds, close }) {
   const expected = each && each * Math.max(0, most - done);
   const left = Math.max(0, budget - job.spent_usd);
   const send = () => act(job, "resume", { max_rounds: +most, budget_usd: +budget });
-  return html`<${Dialog} title="Resume this job" verb=${`Resume for at most ${usd(left)}`} act=${send} close=${close}>
+  const capped = isCap(stop.budget_usd);
+  const bill = useBillName();
+  const verb = capped ? `Resume for at most ${usd(left)}` : "Resume";
+  const more = expected && `about ${usd(Math.min(expected, left))} more if rounds cost what the newest did`;
+  return html`<${Dialog} title="Resume this job" verb=${verb} act=${send} close=${close}>
     <p>It goes on from its last checkpoint, after round ${count(done)}. Limits can only rise.</p>
-    <div class="bar">${field("Rounds in all", most, setMost, { min: stop.max_rounds, step: 1 })}${field("Budget in all, $", budget, setBudget, { min: stop.budget_usd, step: "any" })}</div>
-    <p>Spent so far: ${usd(job.spent_usd)}. This may cost <b>at most ${usd(left)}</b> more${expected ? html`; about ${usd(Math.min(expected, left))} if rounds cost what the newest did` : ""}.</p><//>`;
+    <div class="bar">${field("Rounds in all", most, setMost, { min: stop.max_rounds, step: 1 })}${capped && field("Budget in all, $", budget, setBudget, { min: stop.budget_usd, step: "any" })}</div>
+    <p>${bill}: ${usd(job.spent_usd)} so far${capped && html`, <b>at most ${usd(left)}</b> more`}${more && `, ${more}`}.</p><//>`;
 }
 
 function Scale({ job, rounds, close }) {
@@ -53,15 +57,16 @@ function Scale({ job, rounds, close }) {
   const each = usdPerRound(rounds);
   const left = Math.max(0, stop.max_rounds - job.progress.rounds);
   const open = Math.max(0, stop.budget_usd - job.spent_usd);
+  const capped = isCap(stop.budget_usd);
   const send = () =>
     act(job, "scaling", {
       scaling: policy === "fixed" ? { policy, num_actors: +number } : { policy },
     });
-  return html`<${Dialog} title="Scaling of the next rounds" verb=${`Switch, for at most ${usd(open)}`} act=${send} close=${close}>
+  return html`<${Dialog} title="Scaling of the next rounds" verb=${capped ? `Switch, for at most ${usd(open)}` : "Switch"} act=${send} close=${close}>
     <p>Now: ${now.policy}${now.num_actors && !Array.isArray(now.num_actors) ? ` at ${now.num_actors}` : ""}. The switch holds from the next round that is not decided yet.</p>
     <div class="bar"><label class="choice"><span>Policy</span><select value=${policy} onChange=${(e) => setPolicy(e.target.value)}>${POLICIES.map(([key, name]) => html`<option value=${key} selected=${key === policy}>${name}</option>`)}</select></label>
       ${policy === "fixed" && field("Actors", number, setNumber, { min: actors.min, max: actors.max, step: 1 })}</div>
-    <p>${count(left)} rounds are left. The budget lets them cost <b>at most ${usd(open)}</b>${each ? html`; at the cost of the newest rounds it is about ${usd(Math.min(open, each * left))}` : ""}. More actors make a round dearer.</p><//>`;
+    <p>${count(left)} rounds are left.${capped && html` The budget lets them cost <b>at most ${usd(open)}</b>.`}${each && ` At the cost of the newest rounds it is about ${usd(Math.min(open, each * left))}.`} More actors make a round dearer.</p><//>`;
 }
 
 export function Actions({ job, rounds }) {

@@ -101,7 +101,7 @@ def test_what_is_refused_is_told_in_the_dialog(
     seen: Seen, system: LocalSystem, client: NitroClient
 ) -> None:
     page, seen.expected = seen.page, "status of 422"
-    job_id = client.submit(tiny(stop={"max_rounds": 400})).job_id
+    job_id = client.submit(tiny(stop={"max_rounds": 400, "budget_usd": 1.0})).job_id
     page.goto(page_link(system.api_url, system.token, job_id=job_id))
     page.get_by_role("button", name="Scaling …").click()
     page.get_by_role("combobox", name="Policy").select_option("auto")
