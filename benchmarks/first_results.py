@@ -64,10 +64,13 @@ STEPS = {
     "LunarLanderContinuous-v3": 300_000,
     "BipedalWalker-v3": 300_000,
     "Benchmarks/Road-v0": 100_000,
+    "Benchmarks/FetchReachDense-v4": 50_000,
+    "Benchmarks/HighwayFast-v0": 20_000,
 }
-"""Environment steps by environment."""
-_ROAD = Path(__file__).with_name("road.py")
-_ROAD_PACKAGE = "benchmarks.road"
+"""Environment steps by environment. The last two need packages, see `flattened.py`."""
+_MODULES = ("road", "flattened")
+"""Of this folder: they register environments."""
+_PACKAGES = [f"benchmarks.{name}" for name in _MODULES]
 _CONTESTANTS: tuple[ContestantName, ...] = ("nitro", "stable-baselines3")
 _EPISODES = 20
 _FIRST_SEED = 1_000_000
@@ -133,7 +136,7 @@ def _run(options: argparse.Namespace, runs_dir: Path) -> int:
                     found = _theirs(spec.env_id, steps=steps, seed=spec.seed)
                 else:
                     if trainer is None:
-                        opened = SeedTrainer.opened(runs_dir, packages=[_ROAD_PACKAGE])
+                        opened = SeedTrainer.opened(runs_dir, packages=_PACKAGES)
                         trainer = stack.enter_context(opened)
                     found = _ours(trainer, spec, steps=steps)
             except RuntimeError as error:
@@ -212,7 +215,8 @@ def _theirs(env_id: str, *, steps: int, seed: int) -> FirstResult:
     # -I: neither our packages nor the user's can shadow the peer's.
     command = [str(peer_python(PeerSettings())), "-I", str(_PEER_SCRIPT), env_id]
     command += [str(steps), str(seed), "--episodes", str(_EPISODES)]
-    command += ["--first-seed", str(_FIRST_SEED), "--module", str(_ROAD)]
+    command += ["--first-seed", str(_FIRST_SEED)]
+    command += [f"--module={Path(__file__).with_name(f'{name}.py')}" for name in _MODULES]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=one_thread, check=False)
     if done.returncode != 0:

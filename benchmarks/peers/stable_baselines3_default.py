@@ -4,8 +4,8 @@
 
 Every hyper-parameter is the library's default: one environment, rounds of 2,048 steps. Writes one
 line of JSON to standard output: the returns of deterministic episodes with the policy of the last
-update, seconds of training, and versions. Episode i is reset with seed FIRST_SEED + i. `--module`
-imports a file by its path first, for environments that it registers.
+update, seconds of training, and versions. Episode i is reset with seed FIRST_SEED + i. Each
+`--module` is a file that is imported first, for environments that it registers.
 """
 
 import argparse
@@ -54,11 +54,11 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=1_000_000)
-    parser.add_argument("--module", type=Path)
+    parser.add_argument("--module", type=Path, action="append", default=[])
     options = parser.parse_args()
     torch.set_num_threads(1)  # small networks gain nothing from more
-    if options.module is not None:
-        register(options.module)
+    for module in options.module:
+        register(module)
     model = PPO("MlpPolicy", options.env_id, seed=options.seed, device="cpu")
     start = time.perf_counter()
     # The library rounds the steps up to whole rounds of 2,048.
