@@ -80,7 +80,7 @@ def _scripted_env() -> Iterator[None]:
     del gymnasium.registry["Scripted-v0"]
 
 
-def _policy_arrays(num_inputs: int, num_outputs: int) -> Arrays:
+def policy_arrays(num_inputs: int, num_outputs: int) -> Arrays:
     rng = np.random.default_rng(0)
     sizes = (num_inputs, 16, num_outputs)
     arrays = Arrays()
@@ -91,7 +91,7 @@ def _policy_arrays(num_inputs: int, num_outputs: int) -> Arrays:
     return arrays
 
 
-def _policy_metadata(*, discrete: bool) -> dict[str, str]:
+def policy_metadata(*, discrete: bool) -> dict[str, str]:
     return {
         "format": POLICY_FORMAT,
         "network": "mlp",
@@ -108,13 +108,13 @@ LoadPolicy = Callable[[int, int], NumpyPolicy]
 @pytest.fixture
 def discrete_policy() -> MakePolicy:
     """Arrays and metadata of a policy by observation size and number of actions."""
-    return lambda size, n: (_policy_arrays(size, n), _policy_metadata(discrete=True))
+    return lambda size, n: (policy_arrays(size, n), policy_metadata(discrete=True))
 
 
 @pytest.fixture
 def continuous_policy() -> MakePolicy:
     """Arrays and metadata of a policy by observation size and action size."""
-    return lambda size, n: (_policy_arrays(size, 2 * n), _policy_metadata(discrete=False))
+    return lambda size, n: (policy_arrays(size, 2 * n), policy_metadata(discrete=False))
 
 
 @pytest.fixture

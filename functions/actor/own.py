@@ -1,0 +1,114 @@
+"""An actor on the learner's own cores: a line of standard input is a task, a line out its end.
+
+    python -P -m functions.actor.own PARENT_PID
+
+It does what the Lambda function does with the same task, so results are equal to the bit. It lives
+as long as its parent: standard input ends with that, and on Linux the kernel kills it as well. What
+environments print goes to standard error.
+"""
+
+import ctypes
+import os
+import queue
+import signal
+import sys
+import threading
+from typing import IO, NoReturn
+
+from functions.actor.errors import RolloutError
+from functions.actor.process import ActorProcess
+from functions.actor.settings import Settings
+from shared.cache.client import TrajectoryCache
+from shared.cache.connect_token import AwsCredentials
+from shared.contracts.own_calls import OwnCall, OwnReply
+from shared.contracts.rollouts import ActorReport
+from shared.service.logs import configure_logging
+
+_PR_SET_PDEATHSIG = 1
+_FAILED = 1
+
+
+class _Parent:
+    """The learner: its tasks, and where they are answered."""
+
+    def __init__(self, tasks: IO[bytes], replies: IO[bytes]) -> None:
+        self._tasks = tasks
+        self._replies = replies
+        self._calls: queue.SimpleQueue[OwnCall] = queue.SimpleQueue()
+        self._credentials: AwsCredentials | None = None
+
+    def listen(self) -> None:
+        """Take calls in until there is no parent any more, and end the process then."""
+        try:
+            for line in self._tasks:
+                self._calls.put(OwnCall.model_validate_json(line))
+        finally:
+            os._exit(0)  # a rollout may hang
+
+    def next_call(self) -> OwnCall:
+        """Wait for a call."""
+        call = self._calls.get()
+        told = call.credentials
+        if told is not None:
+            self._credentials = AwsCredentials(
+                access_key=told.access_key,
+                secret_key=told.secret_key,
+                session_token=told.session_token,
+            )
+        return call
+
+    def credentials(self) -> AwsCredentials:
+        """Return the AWS credentials that came with the latest call."""
+        assert self._credentials is not None, "the first connection is made for a call"
+        return self._credentials
+
+    def answer(self, reply: OwnReply) -> None:
+        """Say what became of a call."""
+        self._replies.write(reply.model_dump_json().encode() + b"\n")
+        self._replies.flush()
+
+    def end(self, error: RolloutError) -> NoReturn:
+        """Say that a rollout failed, and end the process."""
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+        self.answer(OwnReply(error=type(error).__name__, reason=str(error)))
+        os._exit(_FAILED)
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that
+        sys.exit(_FAILED)
+
+
+def main() -> None:
+    """Do tasks until the parent ends."""
+    _die_with(int(sys.argv[1]))
+    # Ctrl-C reaches the whole group: the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = _Parent(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
+    # What environments read and print is no task and no reply.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    threading.Thread(target=parent.listen, name="parent", daemon=True).start()
+    configure_logging("info")
+    settings = Settings()
+    cache = TrajectoryCache(
+        settings.cache_url.get_secret_value(),
+        timeout_s=settings.cache_timeout_s,
+        credentials=settings.cache_credentials(parent.credentials),
+    )
+    process = ActorProcess(settings, cache, end=parent.end)
+    while True:
+        call = parent.next_call()
+        try:
+            report = process.do(call.task, cold_start=process.begin())
+            assert isinstance(report, ActorReport)
+            parent.answer(OwnReply(report=report))
+        except Exception as error:  # whatever it is, the parent hears of it
+            parent.answer(OwnReply(error=type(error).__name__, reason=str(error)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""A process that does actors' tasks, one after the other: as a function, or beside the learner."""
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NoReturn
+
+from functions.actor.actor import Actor
+from functions.actor.errors import RolloutError
+from functions.actor.loaded_code import LoadedCode
+from functions.actor.settings import Settings
+from functions.actor.watchdog import CONSTRUCTION, STEP, Watchdog
+from shared.cache.client import TrajectoryCache
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.rollouts import (
+    ActorReport,
+    ActorTask,
+    DescribeTask,
+    PingReport,
+    PingTask,
+    RolloutTask,
+)
+from shared.environments.building import describe
+from shared.environments.packages import import_environment_packages
+
+
+class ActorProcess:
+    """What the tasks of a process share: its environments, and a connection to the cache."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cache: TrajectoryCache,
+        *,
+        end: Callable[[RolloutError], NoReturn],
+    ) -> None:
+        """Import the environments of one's own.
+
+        Args:
+            settings: The process's.
+            cache: Where policies and results are.
+            end: Tells of a rollout that failed, and ends the process; from any thread.
+
+        Raises:
+            EnvironmentPackageError: They cannot be imported.
+        """
+        if settings.folder is not None:
+            os.chdir(settings.folder)
+        began_ns = time.time_ns()
+        import_environment_packages(settings.environment_packages)
+        self._cache = cache
+        self._end = end
+        self._starts_cold = settings.starts_cold
+        self._code = LoadedCode(settings.environment_packages, began_ns=began_ns)
+        self._watchdog = Watchdog(timeout_s=settings.step_timeout_s, give_up=end, ends_process=True)
+        self._actor = Actor(
+            cache, watchdog=self._watchdog, kept_environments=settings.kept_environments
+        )
+        self._begun: set[tuple[str, str]] = set()
+        """What this process has rolled out for: jobs, each under a lease."""
+        self._turns = itertools.count()
+
+    def begin(self) -> bool:
+        """Begin a turn; return whether the process was started for it."""
+        return next(self._turns) == 0 and self._starts_cold
+
+    def do(
+        self, task: ActorTask, *, cold_start: bool
+    ) -> PingReport | EnvironmentSpec | ActorReport:
+        """Do a task. The process ends with a rollout that failed, once that is reported."""
+        if isinstance(task, PingTask):
+            self._cache.connect()  # AWS drops connections that are idle for minutes
+            time.sleep(task.hold_s)
+            return PingReport(cold_start=cold_start)
+        self._require_present_code(task)
+        try:
+            if isinstance(task, DescribeTask):
+                return self._described(task)
+            return self._actor.run(task, cold_start=cold_start)
+        except RolloutError as error:
+            self._end(error)
+        finally:
+            self._code.note()
+
+    def _require_present_code(self, task: DescribeTask | RolloutTask) -> None:
+        """Leave a task that begins something new to another process if this one's code is old."""
+        tenure = (task.job_id, task.lease_hash) if isinstance(task, RolloutTask) else None
+        if tenure not in self._begun and self._code.has_changed():
+            os._exit(os.EX_TEMPFAIL)
+        if tenure is not None:
+            self._begun.add(tenure)
+
+    def _described(self, task: DescribeTask) -> EnvironmentSpec:
+        def watch(awaited: str) -> AbstractContextManager[None]:
+            return self._watchdog.watching(task.env.env_id, lambda: None, awaited=awaited)
+
+        return describe(
+            task.env, while_building=watch(CONSTRUCTION), while_trying=lambda: watch(STEP)
+        )

@@ -1,0 +1,1 @@
+"""Actors on the learner's own cores: processes, and what of a round they do."""
