@@ -126,6 +126,9 @@ class Settings(CacheSettings):
     else 0. Unset in a cluster, there is no such learner: jobs that want a GPU are refused."""
     ecs_cpu_service: str | None = None
     """The same of the learner without one. Without a cluster both learners are always there."""
+    functions_share_cores: bool = False
+    """Whether functions run on the learner's own cores, as on one machine. Jobs whose learner has
+    actors of its own then use no others."""
     reconcile_every_s: Seconds = 60.0
     """How often capacity is compared with the jobs when nothing happens."""
     longest_job_s: Seconds = 172_800.0
@@ -274,6 +277,7 @@ class Settings(CacheSettings):
         return CostBasis(
             prices=prices,
             learner_usd_per_s=learner_usd_per_s,
+            shares_cores=self.functions_share_cores,
             cpu_learner_usd_per_s=prices.fargate_usd_per_s(
                 vcpu=self.cpu_learner_vcpu, memory_gb=self.cpu_learner_memory_gb
             ),

@@ -30,13 +30,15 @@ from shared.contracts.message import (
     PositiveInt,
     plain,
 )
-from shared.contracts.scaling_spec import ActorRange, NitroScaling, Policy, Scaling
+from shared.contracts.scaling_spec import ActorRange, NitroScaling, OwnChoice, Policy, Scaling
 from shared.hyperparameters.horizons import preset_horizon
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Preset
 
 Warm = Literal["auto", "provisioned", "reuse", "none"]
 PRESET_WARM: dict[Preset, Warm] = {"paper": "provisioned", "standard": "auto"}
 """How a preset has environments warm: the paper pays for provisioned ones (section 8.1)."""
+PRESET_OWN: dict[Preset, OwnChoice] = {"paper": 0, "standard": 0}
+"""Actors on a preset's learner's own cores: the paper has none."""
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
 ENV_ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
 _PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
@@ -266,13 +268,16 @@ class JobSpec(EnvironmentRef):
     def resolved(self) -> Self:
         """Return the job with what it leaves to its preset but for hyper-parameters.
 
-        These are its training horizon, its learner, and how its environments are kept warm.
+        These are its training horizon, its learner, the actors on that learner's own cores, and how
+        its environments are kept warm.
         """
         horizon = self.episodes.horizon
         if horizon is None:
             horizon = preset_horizon(self.preset, self.env_id)
+        own = PRESET_OWN[self.preset] if self.actors.own is None else self.actors.own
         return self.model_copy(
             update={
+                "actors": self.actors.model_copy(update={"own": own}),
                 "episodes": self.episodes.model_copy(update={"horizon": horizon}),
                 "warm": self.warm or PRESET_WARM[self.preset],
                 "learner": self.learner or PRESET_LEARNER[self.preset],

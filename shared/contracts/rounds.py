@@ -115,6 +115,34 @@ class RoundTiming(Message):
         return self.update_s + self.curvature_s + self.checkpoint_s
 
 
+class OwnActors(Message):
+    """What a learner can do of a round on its own cores, as it measured in the job."""
+
+    num: PositiveInt
+    """Actor processes, each with a core of its own."""
+    step_s: NonNegativeFloat | None = None
+    """Seconds of a step in one of them; None before the first rollout."""
+    call_s: NonNegativeFloat = 0.0
+    """What a rollout takes there beside its steps."""
+
+    def rollout_s(self, steps: int) -> float | None:
+        """Return what a rollout of so many steps takes."""
+        return None if self.step_s is None else self.call_s + steps * self.step_s
+
+
+class OwnWork(Message):
+    """What became of the tasks of a round that ran on the learner's own cores."""
+
+    rollouts: Count
+    episodes: Count
+    lost: Count = 0
+    """Attempts that ended without a result: killed, hung or failed."""
+    busy_s: NonNegativeFloat
+    """Seconds of all tasks together."""
+    elapsed_s: NonNegativeFloat
+    """From the plan to the end of the last rollout."""
+
+
 class RoundResult(Message):
     """What the learner made of a round."""
 
@@ -139,6 +167,8 @@ class RoundResult(Message):
     `policy_lag_max`, and the means of the rest."""
     gradients: GradientRecord | None = None
     """What became of the gradients of functions; None where the learner computes them itself."""
+    own: OwnWork | None = None
+    """What ran on the learner's own cores; None where nothing did."""
     timing: RoundTiming
 
 
@@ -161,6 +191,8 @@ class RoundRequest(Message):
     num_actors: PositiveInt | None = None
     """Actors to launch in place of what the scaling policy decides, within the job's range. For
     `external` jobs alone; budget and concurrency may still cut it."""
+    own: OwnActors | None = None
+    """What the learner can run on its own cores; None where it can or may run nothing there."""
     ends: StopReason | None = None
     """Ends the job with this plan, for this reason, after its final evaluation. For `external` jobs
     alone."""
@@ -180,6 +212,11 @@ class RoundPlan(Message):
     """Actors launched (granted); 0 when `stop` is set."""
     num_evaluations: Count
     """Evaluation episodes launched beside them, also with `stop`: the final evaluation."""
+    own: Count = 0
+    """Actors that run on the learner's own cores, those of the lowest indices; the others are
+    functions."""
+    own_evaluations: Count = 0
+    """Evaluation episodes that do, likewise."""
     requested: Count
     """Actors the scaling policy asked for, before budget and concurrency."""
     boosting_score: Annotated[Number, Field(ge=0, le=1)] | None
@@ -203,6 +240,16 @@ class RoundPlan(Message):
     """Place of the first of them in the ledger."""
     settled_rounds: Count = 0
     """Rounds, from the first, whose bill is final, unless they are made again."""
+
+    @property
+    def function_actors(self) -> range:
+        """Indices of the actors that are functions."""
+        return range(self.own, self.num_actors)
+
+    @property
+    def function_evaluations(self) -> range:
+        """Indices of the evaluation episodes that functions play."""
+        return range(self.own_evaluations, self.num_evaluations)
 
     def lines_behind(self, known: int) -> tuple[LedgerLine, ...]:
         """Return the settled lines behind the first so many of the ledger.

@@ -34,6 +34,7 @@ _Decay = Annotated[Number, Field(gt=0, le=1)]
 MAX_ACTORS = 3000
 """Most actors of a round, whatever a job asks for."""
 _Actors = Annotated[int, Field(strict=True, ge=1, le=MAX_ACTORS)]
+OwnChoice = Annotated[int, Field(strict=True, ge=0, le=256)] | Literal["auto"]
 
 
 class ActorRange(Message):
@@ -43,6 +44,14 @@ class ActorRange(Message):
     """Fewest actors of a round (I_min, section 8.1)."""
     max: _Actors = 64
     """Most actors of a round (I_max, section 8.1)."""
+    own: OwnChoice | None = None
+    """Actor processes on the learner's own cores, which are paid for anyway. Functions do what
+    these cannot do in time. `auto`: one for each core; where rounds overlap, one core is the
+    learner's. 0: functions alone. Weights are equal wherever actors run. Unset: the preset's, see
+    `nitro presets`."""
+    value_of_time_usd_per_hour: NonNegativeFloat = 1.0
+    """What an hour of waiting is worth, beside what the learner costs: with it the job chooses
+    between own cores and functions. 0 counts money only."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

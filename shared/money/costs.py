@@ -53,6 +53,8 @@ class CostBasis:
     """Memory of the gradient function."""
     gradient_timeout_s: float = 15.0
     """After which Lambda ends one of its invocations."""
+    shares_cores: bool = False
+    """Whether functions run on the learner's own cores, as on one machine."""
 
     def with_learner(self, kind: LearnerKind) -> Self:
         """Return the deployment's basis for a job with such a learner."""

@@ -39,6 +39,8 @@ class MeasuredRound:
     """From the decision to the last request, as measured."""
     overhead_s: float = 0.0
     """Publishing the policy and asking for the round."""
+    own_s: float = 0.0
+    """From the plan to the end of what ran on the learner's own cores."""
     deadline_s: float = math.inf
     """How long the learner waits at most."""
     open_rounds: int = 1
@@ -97,14 +99,16 @@ class BillItem:
 def serverless_round_s(measured: MeasuredRound, basis: CostBasis) -> float:
     """Return a round's wall time on AWS.
 
-    Requests go out while environments start, so the longer of the two counts. The learner waits no
+    Requests go out while environments start, so the longer of the two counts. Actors on the
+    learner's own cores work meanwhile, as fast as here. The learner waits no
     longer than the deadline. Evaluation episodes run beside all that and only count when they take
     longer. Where several rounds are under way at a time, as many of them pass in one such time, but
     none faster than the learner works: what is returned is then one round's share of the time.
     """
     launch_s = max(launch_ramp_s(measured.num_invocations), measured.launch_s)
     begun_s = measured.overhead_s + launch_s + (basis.cold_start_s if measured.cold else 0.0)
-    trained_s = min(begun_s + measured.slowest_sample_s, measured.deadline_s) + measured.learner_s
+    acted_s = max(begun_s + measured.slowest_sample_s, measured.overhead_s + measured.own_s)
+    trained_s = min(acted_s, measured.deadline_s) + measured.learner_s
     evaluated_s = min(begun_s + measured.slowest_evaluation_s, measured.deadline_s)
     latency_s = max(trained_s, evaluated_s)
     return max(measured.learner_s, latency_s / measured.open_rounds)

@@ -45,6 +45,13 @@ class LaunchOutcome(Message):
     slowest_evaluation_s: NonNegativeFloat
 
 
+class FunctionTimes(Message):
+    """What a rollout on a function takes: the calling, and each of its steps."""
+
+    step_s: NonNegativeFloat
+    call_s: NonNegativeFloat
+
+
 class OpenAttempt(Message):
     """A launched (round, attempt) whose bill is not final: money is reserved for it."""
 
@@ -55,6 +62,10 @@ class OpenAttempt(Message):
     num_invocations: Count
     num_evaluations: Count = 0
     """Evaluation episodes among them; 0 in records of earlier versions."""
+    num_own: Count = 0
+    """Actors that run on the learner's own cores beside them."""
+    own_s: NonNegativeFloat = 0.0
+    """From the plan to the end of what ran there; 0 until the round is over."""
     reserved_usd: NonNegativeFloat
     warm: Count
     """Invocations that found provisioned concurrency ready."""
@@ -143,6 +154,11 @@ class JobRecord(Message):
     ends it."""
     cold_pings: Count = 0
     """Environments that pings for it found gone, and started, that are not billed yet."""
+    function_times: FunctionTimes | None = None
+    """Of its newest round that had functions; None before the first."""
+    only_own: bool = False
+    """Whether its newest round runs on the learner's own cores alone: no environment is kept warm
+    for it then."""
     warm_use: WarmUse = WarmUse()
     """What its rounds made of their environments, for `warm: auto`."""
     final_evaluation: EvaluationResult | None = None

@@ -197,8 +197,8 @@ class LostLaunches:
             or not planned.launched(arrival.mode, arrival.actor_index)
         }
         # Episodes first: the last rollout makes the learner ask for all that vanished.
-        asked: list[tuple[Mode, int]] = [("evaluate", i) for i in range(plan.num_evaluations)]
-        asked += [("sample", index) for index in range(plan.num_actors)]
+        asked: list[tuple[Mode, int]] = [("evaluate", i) for i in plan.function_evaluations]
+        asked += [("sample", index) for index in plan.function_actors]
         vanished = [actor for actor in asked if actor not in known]
         for mode, actor_index in vanished:
             self.cache.announce_failure(

@@ -9,7 +9,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from services.scaler.book.records import AttemptKey, Change, JobRecord, LaunchOutcome, OpenAttempt
+from services.scaler.book.records import (
+    AttemptKey,
+    Change,
+    FunctionTimes,
+    JobRecord,
+    LaunchOutcome,
+    OpenAttempt,
+)
 from services.scaler.money.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import (
     Clock,
@@ -72,14 +79,18 @@ def started_by_pings(record: JobRecord, *, num: int) -> Change | None:
 
 
 def land(record: JobRecord, key: AttemptKey, outcome: LaunchOutcome) -> JobRecord:
-    """Note the outcome of a launch; without effect when it is known already."""
+    """Note the outcome of a launch, and what its functions took; harmless to repeat."""
     attempts = tuple(
         a.model_copy(update={"outcome": outcome})
         if a.outcome is None and (record.job.job_id, a.round, a.attempt, a.lease_id) == key
         else a
         for a in record.open_attempts
     )
-    return record.model_copy(update={"open_attempts": attempts})
+    step_s, call_s = outcome.counts.step_s, outcome.counts.call_overhead_s
+    times = record.function_times
+    if step_s is not None and call_s is not None:
+        times = FunctionTimes(step_s=step_s, call_s=call_s)
+    return record.model_copy(update={"open_attempts": attempts, "function_times": times})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +125,7 @@ class Spending:
         learner_s: float,
         update_s: float = 0.0,
         overhead_s: float = 0.0,
+        own_s: float = 0.0,
         through: int | None = None,
     ) -> Billed:
         """Close the time of the attempts under way, and bill all about which all is known.
@@ -128,6 +140,7 @@ class Spending:
             learner_s: The learner's own time in the attempt that ends.
             update_s: Its update's part of that.
             overhead_s: What opening that attempt's round took the learner.
+            own_s: What ran on its own cores in it took.
             through: Newest round that ends; None ends all.
         """
         held_s = stop_holding(record, now).held_carry_s
@@ -137,7 +150,12 @@ class Spending:
         record = record.model_copy(update={"accounted_until": now, "held_carry_s": carried_s})
         held: tuple[LedgerLine, ...] = ()
         if ending:
-            times = {"learner_s": learner_s, "update_s": update_s, "overhead_s": overhead_s}
+            times = {
+                "learner_s": learner_s,
+                "update_s": update_s,
+                "overhead_s": overhead_s,
+                "own_s": own_s,
+            }
             closed = tuple(
                 a.model_copy(update={**times, "held_s": held_s if a is ending[0] else 0.0})
                 if any(a is ended for ended in ending)

@@ -53,11 +53,15 @@ class RoundPricing:
             slack_s=self.deadline_slack_s,
         )
 
-    def worst_case_usd(self, num_invocations: int) -> float:
-        """Return the most a round can cost; without invocations nobody waits for a deadline."""
+    def worst_case_usd(self, num_invocations: int, *, own: int = 0) -> float:
+        """Return the most a round can cost; without actors nobody waits for a deadline.
+
+        Those on the learner's own cores cost nothing but that wait.
+        """
+        waits = num_invocations + own > 0
         return worst_case_round_usd(
             num_invocations,
-            waiting_s=self.deadline_s(num_invocations) if num_invocations else 0.0,
+            waiting_s=self.deadline_s(num_invocations + own) if waits else 0.0,
             learner_s=self.learner_allowance_s,
             basis=self.basis,
         )
@@ -116,34 +120,47 @@ def affordable_round(
     num_actors: int,
     num_evaluations: int,
     committed_usd: float,
+    own: int = 0,
+    own_evaluations: int = 0,
 ) -> Affordable:
     """Return the largest round within the budget, between the job's fewest actors and `num_actors`.
+
+    `own` of the actors, and `own_evaluations`, run on the learner's own cores, in its time.
 
     Evaluation episodes are given up before the smallest number of actors is. That is `num_actors`
     when the account's concurrency allows even less than the job's fewest.
     """
-    fewest = min(spec.actors.min, num_actors)
+    fewest = max(0, min(spec.actors.min, num_actors) - own)
     room_usd = spec.stop.budget_usd - committed_usd - closing_usd(spec, pricing)
     # Reserved when its functions are launched; until then nothing else may take it.
     room_usd -= worst_update_usd(spec, pricing.basis)
-    for episodes in dict.fromkeys((num_evaluations, 0)):
-        actors = _most_actors(fewest, num_actors, episodes, room_usd, pricing)
-        if actors:
+    for episodes in dict.fromkeys((num_evaluations - own_evaluations, 0)):
+        here = own + own_evaluations
+        functions = _most_functions(fewest, num_actors - own, episodes, here, room_usd, pricing)
+        if functions is not None:
+            actors, evaluations = own + functions, own_evaluations + episodes
             return Affordable(
                 num_actors=actors,
-                num_evaluations=episodes,
-                reserve_usd=pricing.worst_case_usd(actors + episodes),
-                note=_note(num_actors, actors, num_evaluations, episodes, room_usd),
+                num_evaluations=evaluations,
+                reserve_usd=pricing.worst_case_usd(functions + episodes, own=here),
+                note=_note(num_actors, actors, num_evaluations, evaluations, room_usd),
             )
-    least_usd = pricing.worst_case_usd(fewest)
+    least_usd = pricing.worst_case_usd(fewest, own=own)
     left = f"${max(0.0, room_usd):.4f} are left"
-    return Affordable(note=f"budget: {fewest} actors may cost ${least_usd:.4f}, {left}")
+    return Affordable(note=f"budget: {fewest + own} actors may cost ${least_usd:.4f}, {left}")
 
 
-def affordable_closing(spec: JobSpec, pricing: RoundPricing, *, committed_usd: float) -> Affordable:
-    """Return the final evaluation, or none when the budget does not allow it whole."""
+def affordable_closing(
+    spec: JobSpec, pricing: RoundPricing, *, committed_usd: float, own: bool = False
+) -> Affordable:
+    """Return the final evaluation, or none when the budget does not allow it whole.
+
+    `own` says that it runs on the learner's own cores.
+    """
     room_usd = spec.stop.budget_usd - committed_usd
     whole_usd, least_usd = closing_usd(spec, pricing), pricing.worst_case_usd(0)
+    if own:
+        whole_usd = pricing.worst_case_usd(0, own=final_evaluations(spec))
     if whole_usd <= room_usd:
         return Affordable(num_evaluations=final_evaluations(spec), reserve_usd=whole_usd)
     return Affordable(
@@ -152,18 +169,18 @@ def affordable_closing(spec: JobSpec, pricing: RoundPricing, *, committed_usd: f
     )
 
 
-def _most_actors(
-    fewest: int, most: int, episodes: int, room_usd: float, pricing: RoundPricing
-) -> int:
-    """Return the largest affordable number in [fewest, most], 0 when there is none."""
+def _most_functions(
+    fewest: int, most: int, episodes: int, own: int, room_usd: float, pricing: RoundPricing
+) -> int | None:
+    """Return the largest affordable number in [fewest, most], None when there is none."""
     low, high = fewest - 1, most
     while low < high:  # the price grows with the number of actors
         middle = (low + high + 1) // 2
-        if pricing.worst_case_usd(middle + episodes) <= room_usd:
+        if pricing.worst_case_usd(middle + episodes, own=own) <= room_usd:
             low = middle
         else:
             high = middle - 1
-    return low if low >= fewest else 0
+    return low if low >= fewest else None
 
 
 def _note(

@@ -79,6 +79,8 @@ def kept_warm(record: JobRecord) -> int:
 
 def kept_by_pings(record: JobRecord) -> int:
     """Return how many environments of earlier rounds are to be kept by pings, at most."""
+    if record.only_own:
+        return 0
     way = record.job.spec.warm
     if way == "reuse" or (way == "auto" and not kept_warm(record)):
         return most_needed(record.job, record.job.progress.rounds)

@@ -121,6 +121,7 @@ def _measured(
         cold=min(attempt.cold, outcome.requests) if clock == "projected" else 0,
         launch_s=outcome.counts.launch_s or 0.0,
         overhead_s=attempt.overhead_s,
+        own_s=attempt.own_s,
         deadline_s=math.inf if attempt.deadline_s is None else attempt.deadline_s,
         open_rounds=attempt.open_rounds,
     )

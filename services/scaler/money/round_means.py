@@ -1,7 +1,8 @@
 """What a job's rounds cost on average: what any round does, and what each actor adds.
 
-An actor adds its execution and the learner's update of its fragment, in which everything that is
-paid by the second is paid, too. The rest of a round's bill is fixed. So, for every round,
+An actor adds its execution, or its share of the learner's own cores, and the learner's update of
+its fragment, in which everything that is paid by the second is paid, too. The rest of a round's
+bill is fixed. So, for every round,
 
     bill = fixed_usd + num_actors * actor_usd.
 
@@ -24,19 +25,23 @@ def with_round(
 
     Rounds that were launched again, or not learned from, or overlapped others, do not count.
     """
-    num_actors = attempt.num_invocations - attempt.num_evaluations
+    num_functions = attempt.num_invocations - attempt.num_evaluations
+    num_actors = num_functions + attempt.num_own
     if attempt.attempt or attempt.open_rounds > 1 or not (num_actors and attempt.update_s):
         return costs
     update_s = min(attempt.update_s, bill.billed_s)
     executions_usd = sum(line.amount_usd for line in bill.lines if line.item in _EXECUTION_ITEMS)
     held_usd = bill.amount_usd - executions_usd
     update_usd = held_usd * update_s / bill.billed_s if bill.billed_s else 0.0
-    actor_usd = executions_usd / attempt.num_invocations + update_usd / num_actors
+    functions_usd = executions_usd * num_functions / max(1, attempt.num_invocations)
+    own_s = min(attempt.own_s, bill.billed_s - update_s) if attempt.num_own else 0.0
+    own_usd = held_usd * own_s / bill.billed_s if bill.billed_s else 0.0
+    actor_usd = (functions_usd + update_usd + own_usd) / num_actors
     this = {
         "fixed_usd": max(0.0, bill.amount_usd - num_actors * actor_usd),
-        "fixed_s": bill.billed_s - update_s,
+        "fixed_s": bill.billed_s - update_s - own_s,
         "actor_usd": actor_usd,
-        "actor_s": update_s / num_actors,
+        "actor_s": (update_s + own_s) / num_actors,
     }
     if costs is None:
         return RoundCosts(num_rounds=1, **this)

@@ -26,6 +26,13 @@ from services.scaler.money.kept_warm import (
     to_provision,
     warm_numbers,
 )
+from services.scaler.rounds.own_cores import (
+    NOWHERE,
+    Split,
+    places_of,
+    split,
+    with_more_own,
+)
 from services.scaler.scaling.base import NoiseMemory, ScalingDecision, ScalingInput, ScalingPolicy
 from shared.contracts.billing import LedgerLine
 from shared.contracts.episode_rules import EvaluationRule
@@ -132,6 +139,8 @@ def decide_with_warm(context: RoundContext, *, at: float) -> tuple[JobRecord, De
         return kept, decide_round(replace(context, pricing=priced))
 
     needed = to_provision(record.job, context.round_index, record.warm_use, pricing.basis)
+    if record.only_own:
+        needed = 0
     numbers = warm_numbers(record, needed, at=at)
     usual = with_warm(numbers.usual)
     if numbers.more is not None:
@@ -153,15 +162,15 @@ def decide_round(context: RoundContext) -> Decision:
     scaling = _asked_for(context.request, context.policy.decide(context.seen))
     if stop is not None:
         return _end(context, *stop, scaling)
-    concurrency = context.concurrency
-    num_actors = concurrency.granted(scaling.requested, open_rounds=context.spec.open_rounds)
-    affordable = affordable_round(
-        context.spec,
-        context.pricing,
-        num_actors=num_actors,
-        num_evaluations=evaluations_due(context.spec.evaluation, context.round_index),
-        committed_usd=context.committed_usd,
-    )
+    concurrency, placed = context.concurrency, _placed(context, scaling.requested)
+    num_functions = scaling.requested - placed.own
+    if num_functions:
+        granted = concurrency.granted(num_functions, open_rounds=context.spec.open_rounds)
+        if granted < num_functions:
+            placed = with_more_own(placed, granted=granted, num_actors=scaling.requested)
+        num_functions = min(granted, scaling.requested - placed.own)
+    num_actors = placed.own + num_functions
+    affordable, placed = _affordable(context, num_actors, placed)
     if not affordable.num_actors:
         return _end(context, "budget", affordable.note, scaling)
     quota_note = ""
@@ -175,8 +184,39 @@ def decide_round(context: RoundContext) -> Decision:
         )
     before = context.record.job.switched_from(context.round_index)
     switched = f"scaling changed from {before}" if before else ""
-    reasons = (switched, scaling.reason, quota_note, affordable.note)
-    return _decision(context, affordable, scaling, None, reasons)
+    reasons = (switched, scaling.reason, placed.reason, quota_note, affordable.note)
+    return _decision(context, affordable, scaling, None, reasons, own=placed.own)
+
+
+def _placed(context: RoundContext, num_actors: int) -> Split:
+    """Return where the actors of a round run."""
+    places = places_of(
+        context.record,
+        context.request.own,
+        context.pricing.basis,
+        num_actors=num_actors,
+    )
+    return NOWHERE if places is None else split(num_actors, places)
+
+
+def _affordable(context: RoundContext, num_actors: int, placed: Split) -> tuple[Affordable, Split]:
+    """Return what of a round the budget allows: rather on own cores than not at all."""
+    due = evaluations_due(context.spec.evaluation, context.round_index)
+    found: list[tuple[Affordable, Split]] = []
+    for own in dict.fromkeys((placed.own, min(placed.most_own, num_actors))):
+        affordable = affordable_round(
+            context.spec,
+            context.pricing,
+            num_actors=num_actors,
+            num_evaluations=due,
+            committed_usd=context.committed_usd,
+            own=own,
+            own_evaluations=due if own == num_actors else 0,
+        )
+        found.append((affordable, replace(placed, own=own)))
+        if affordable.num_actors == num_actors:
+            break
+    return max(found, key=lambda each: each[0].num_actors)
 
 
 def _ended_by_client(request: RoundRequest) -> tuple[StopReason, str] | None:
@@ -204,10 +244,15 @@ def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
     job ends without the money for missing rollouts; without that for mere episodes they stay out.
     """
     pricing, request = context.pricing, context.request
-    num_missing = plan.num_actors if request.missing is None else len(request.missing)
-    num_episodes = len(request.missing_evaluations)
-    num_invocations = num_missing + num_episodes
-    reserve_usd = pricing.worst_case_usd(num_invocations)
+    if request.own is None:
+        # Whoever learns now has no actors of its own: functions take their place.
+        plan = plan.model_copy(update={"own": 0, "own_evaluations": 0})
+    missing = tuple(range(plan.num_actors)) if request.missing is None else request.missing
+    num_missing, num_episodes = len(missing), len(request.missing_evaluations)
+    num_invocations = sum(index in plan.function_actors for index in missing)
+    num_invocations += sum(i in plan.function_evaluations for i in request.missing_evaluations)
+    num_own = num_missing + num_episodes - num_invocations
+    reserve_usd = pricing.worst_case_usd(num_invocations, own=num_own)
     closing = 0.0 if plan.stop else closing_usd(context.spec, pricing)
     room_usd = context.spec.stop.budget_usd - context.committed_usd - closing
     told: dict[str, object] = {
@@ -218,7 +263,7 @@ def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
         "settled_rounds": context.record.settled_rounds(plan.round),
     }
     if reserve_usd <= room_usd:
-        told["deadline_s"] = pricing.deadline_s(num_invocations)
+        told["deadline_s"] = pricing.deadline_s(num_missing + num_episodes)
         told["reason"] = (
             f"attempt {request.attempt}: {num_missing} of {plan.num_actors} actors launched again"
             + (f", {num_episodes} of {plan.num_evaluations} episodes" if num_episodes else "")
@@ -226,7 +271,7 @@ def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
         again = plan.model_copy(update=told)
         return Decision(plan=again, reserve_usd=reserve_usd, closing_usd=closing)
     why = (
-        f"budget: launching {num_invocations} actors again may cost ${reserve_usd:.4f}, "
+        f"budget: launching {num_missing + num_episodes} actors again may cost ${reserve_usd:.4f}, "
         f"${max(0.0, room_usd):.4f} are left"
     )
     if num_missing:
@@ -247,8 +292,12 @@ def _end(context: RoundContext, stop: StopReason, why: str, scaling: ScalingDeci
     if context.record.exhausted:
         # The learner's own time was set aside for what passed since it was told.
         pricing = replace(pricing, learner_allowance_s=0.0)
-    closing = affordable_closing(context.spec, pricing, committed_usd=context.committed_usd)
-    return _decision(context, closing, scaling, stop, (why, closing.note))
+    fewest = context.spec.actors.min
+    own = _placed(context, fewest).own == fewest
+    closing = affordable_closing(
+        context.spec, pricing, committed_usd=context.committed_usd, own=own
+    )
+    return _decision(context, closing, scaling, stop, (why, closing.note), all_own=own)
 
 
 def _decision(
@@ -257,8 +306,12 @@ def _decision(
     scaling: ScalingDecision,
     stop: StopReason | None,
     reasons: tuple[str, ...],
+    *,
+    own: int = 0,
+    all_own: bool = False,
 ) -> Decision:
     num_invocations = affordable.num_actors + affordable.num_evaluations
+    all_own = all_own or 0 < own == affordable.num_actors
     plan = RoundPlan(
         job_id=context.record.job.job_id,
         round=context.round_index,
@@ -266,6 +319,8 @@ def _decision(
         policy_version=context.request.policy_version,
         num_actors=affordable.num_actors,
         num_evaluations=affordable.num_evaluations,
+        own=own,
+        own_evaluations=affordable.num_evaluations if all_own else 0,
         requested=0 if stop else scaling.requested,
         boosting_score=None if stop else scaling.score,
         ratio=context.seen.ratio.value if scaling.ratio is None else scaling.ratio,

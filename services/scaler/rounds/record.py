@@ -54,6 +54,8 @@ def reserved(
     if decision.awaits_others:
         # Nothing is launched, and the time until the next request is that of an open round.
         return record.model_copy(update=updated)
+    only_own = bool(order.plan.own) and not order.num_invocations
+    record = record.model_copy(update={"only_own": only_own})
     kept = kept_warm(record)
     # Those that are ready may be more for another job's sake, or because some are still let go of.
     warm = min(max(0, min(ready, kept) - busy), order.num_invocations)
@@ -64,6 +66,7 @@ def reserved(
         lease_id=order.lease_id,
         num_invocations=order.num_invocations,
         num_evaluations=len(order.evaluations),
+        num_own=order.plan.own,
         reserved_usd=decision.reserve_usd,
         warm=warm,
         kept_warm=kept,
@@ -75,7 +78,7 @@ def reserved(
     )
     used = busy + order.num_invocations
     # Without pings, those that a round leaves idle are taken for let go of.
-    before = 0 if spec.warm == "none" else record.environments
+    before = 0 if spec.warm == "none" or only_own else record.environments
     return record.model_copy(
         update={
             **updated,
@@ -106,10 +109,12 @@ def closed(
         allowance_s: What an attempt without a result is billed as the learner's own time.
     """
     ended, result = before.ended, request.previous
-    learner_s = update_s = overhead_s = 0.0
+    learner_s = update_s = overhead_s = own_s = 0.0
     if result is not None and ended is not None:
-        timing = result.timing
+        timing, own = result.timing, result.own
         learner_s, update_s, overhead_s = timing.learner_s, timing.update_s, timing.plan_s
+        if own is not None:
+            own_s = own.elapsed_s + (timing.evaluate_s if own.episodes else 0.0)
     elif ended is not None:
         learner_s = allowance_s
     record, lines = spending.end_round(
@@ -118,6 +123,7 @@ def closed(
         learner_s=learner_s,
         update_s=update_s,
         overhead_s=overhead_s,
+        own_s=own_s,
         through=before.through,
     )
     if ended is not None and ended.result is None:

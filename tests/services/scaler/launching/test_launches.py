@@ -16,7 +16,6 @@ from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
-from shared.contracts.job_spec import JobSpec
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask
 from shared.money.costs import lambda_gb_seconds
@@ -26,13 +25,14 @@ from tests.services.scaler.services_without_network import TIMEOUT_S, SilentCach
 from tests.services.scaler.simulated_job import ChanceInvoker
 
 MEMORY_MB = 1024
+JOB = record().job
 
 
 def order(num_actors: int) -> LaunchOrder:
     return LaunchOrder(
         plan=planned(0, 0).plan,
         lease_id="lease",
-        spec=JobSpec(),
+        job=JOB,
         samples=tuple(range(num_actors)),
         evaluations=(),
     )

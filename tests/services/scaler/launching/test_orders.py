@@ -26,6 +26,16 @@ def test_a_round_that_is_launched_again_launches_what_is_stored_as_missing() -> 
     assert (order.samples, order.evaluations) == ((1, 3), ())
 
 
+def test_what_runs_on_own_cores_is_not_launched() -> None:
+    written = planned(3, 0)
+    split = {"num_actors": 4, "num_evaluations": 2, "own": 3, "own_evaluations": 2}
+    written = written.model_copy(update={"plan": written.plan.model_copy(update=split)})
+    order = LaunchOrder.of(written, JOB)
+    assert (order.samples, order.evaluations, order.num_invocations) == ((3,), (), 1)
+    again = written.model_copy(update={"samples": (1, 3), "evaluations": ()})
+    assert LaunchOrder.of(again, JOB).samples == (3,)
+
+
 def test_plans_of_earlier_versions_name_no_process() -> None:
     old = planned(0, 0).model_dump(mode="json", exclude={"epoch"}) | {"order_name": "o"}
     assert PlannedAttempt.read(json.dumps(old)) == planned(0, 0)

@@ -7,10 +7,12 @@ from services.scaler.launching.orders import LaunchOrder
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
 from services.scaler.rounds.record import reserved
-from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import RoundPlan
+from tests.services.scaler.book.records import record
 from tests.services.scaler.money.test_accounting_spending import NOW, attempt, held
+
+JOB = record().job
 
 
 def order(
@@ -36,7 +38,7 @@ def order(
     return LaunchOrder(
         plan=plan,
         lease_id="lease-1",
-        spec=JobSpec(),
+        job=JOB,
         samples=tuple(range(num_samples)),
         evaluations=tuple(range(num_evaluations)),
     )

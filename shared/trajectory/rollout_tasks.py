@@ -1,0 +1,64 @@
+"""The tasks of a round's actors: the same wherever they run, as functions or on own cores."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.jobs import Job
+from shared.contracts.leases import hash_of_lease
+from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rounds import RoundPlan
+from shared.trajectory.seeds import actor_seed
+
+
+def rollout_tasks(
+    job: Job,
+    plan: RoundPlan,
+    *,
+    lease_id: str,
+    samples: Iterable[int],
+    evaluations: Iterable[int],
+) -> list[RolloutTask]:
+    """Return the tasks of some of a round's actors and evaluation episodes, rollouts first.
+
+    Args:
+        job: The round's, as the learner that holds it was given it.
+        plan: The round.
+        lease_id: Under which it was planned.
+        samples: Indices of actors.
+        evaluations: Indices of episodes.
+    """
+    env = job.spec.environment_ref  # made once: making it checks it
+    lease_hash = hash_of_lease(lease_id)
+    wanted: list[tuple[Literal["sample", "evaluate"], int]] = [("sample", i) for i in samples]
+    wanted += [("evaluate", index) for index in evaluations]
+    return [_task(job, plan, mode, index, env, lease_hash) for mode, index in wanted]
+
+
+def _task(
+    job: Job,
+    plan: RoundPlan,
+    mode: Literal["sample", "evaluate"],
+    actor_index: int,
+    env: EnvironmentRef,
+    lease_hash: str,
+) -> RolloutTask:
+    spec, samples = job.spec, mode == "sample"
+    return RolloutTask(
+        mode=mode,
+        job_id=plan.job_id,
+        round=plan.round,
+        attempt=plan.attempt,
+        actor_index=actor_index,
+        policy_version=plan.policy_version,
+        lease_hash=lease_hash,
+        env=env,
+        steps=spec.steps_of(plan.num_actors),
+        num_envs=spec.envs_per_actor if samples else 1,
+        continues=samples and job.continues_episodes,
+        replay_steps=job.replay_steps if samples else 0,
+        rebuild=job.described_environment.repeats == "rebuilt",
+        horizon=spec.episodes.cut_at if samples else None,
+        discount=job.hyperparameters.discount,
+        seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
+    )
