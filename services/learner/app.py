@@ -1,7 +1,7 @@
 """The learner process: a worker that trains, and HTTP endpoints that say how it is doing."""
 
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TypedDict
@@ -102,6 +102,7 @@ def build_worker(
     return Worker(
         learner_id=settings.learner_id,
         kind=settings.learner_kind,
+        job_id=settings.job_id,
         connect_scaler=connect_scaler,
         cache=TrajectoryCache(url, credentials=credentials),
         gradient_cache=GradientCache(url, credentials=credentials),
@@ -131,12 +132,18 @@ def other_ranks(settings: LearnerSettings, device: torch.device) -> Iterator[Ran
         yield ranks
 
 
-def create_app(worker: Worker, registry: CollectorRegistry) -> Starlette:
-    """Return the health and metrics endpoints; the worker runs as long as they do."""
+def create_app(
+    worker: Worker, registry: CollectorRegistry, on_done: Callable[[], None] = lambda: None
+) -> Starlette:
+    """Return the health and metrics endpoints; the worker runs as long as they do.
+
+    `on_done` is called when it has nothing left to do.
+    """
 
     def work() -> None:
         configure_thread()
         worker.run()
+        on_done()
 
     thread = essential_thread("worker", work)
 
@@ -202,9 +209,14 @@ def main() -> int:
             worker = build_worker(settings, artifacts, metrics, device, forked, ranks)
         except (CacheError, HttpSetupError) as error:
             return _refuse(str(error))
-        config = uvicorn.Config(create_app(worker, registry), log_config=None, log_level="warning")
+
+        def end() -> None:
+            server.should_exit = True
+
+        app = create_app(worker, registry, on_done=end)
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="warning"))
         keep_exit_code()
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
     return 0
 
 

@@ -2,14 +2,14 @@
 
 import socket
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.cache.authentication import CacheSettings
 from shared.contracts.learner_kind import MachineKind
-from shared.contracts.message import Identifier
+from shared.contracts.message import Identifier, JobId
 from shared.service.http_client import is_address
 from shared.service.tokens import read_token
 
@@ -47,6 +47,9 @@ class LearnerSettings(CacheSettings):
     a process before it to run out."""
     learner_kind: MachineKind | None = None
     """Kind of jobs that it asks for: `gpu` or `cpu`. Unset takes any, as on one machine."""
+    job_id: JobId | None = None
+    """The one job that it trains, of its kind. It ends once that job has ended. Unset, it takes one
+    job after the other."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where updates run; `auto` takes a GPU if there is one."""
     torch_threads: Annotated[int, Field(ge=1, le=256)] = 1
@@ -75,6 +78,14 @@ class LearnerSettings(CacheSettings):
         if not is_address(url):
             raise ValueError(f"scaler_url must read http://host:port, got {url!r}")
         return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _one_job_has_a_kind(self) -> Self:
+        if self.job_id is not None and self.learner_kind is None:
+            raise ValueError(
+                "NITRO_JOB_ID needs NITRO_LEARNER_KIND, the kind of that job's learner"
+            )
+        return self
 
     @property
     def artifact_location(self) -> str:

@@ -1,5 +1,7 @@
 """The learner's work: lease a job, train it, report how it ended, look for the next.
 
+One that was started for a single job leases that one alone, and is done when it has ended.
+
 Whatever goes wrong with one job ends that job with a message, never the learner. A learner that is
 asked to end, or that loses the cache, hands its job back: it goes on from the last checkpoint. No
 job is leased while the cache does not answer.
@@ -34,7 +36,7 @@ from shared.artifacts.store import ArtifactError, ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError, CacheUnreachableError
 from shared.cache.gradients import GradientCache
-from shared.contracts.jobs import Job, JobStatus, StopReason
+from shared.contracts.jobs import FINISHED, Job, JobStatus, StopReason
 from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import LONGEST_TROUBLE, FinishRequest, Lease
 from shared.contracts.rounds import EvaluationResult, RoundLine
@@ -62,6 +64,7 @@ class Worker:
         *,
         learner_id: str,
         kind: MachineKind | None = None,
+        job_id: str | None = None,
         connect_scaler: Callable[[], ScalerClient],
         cache: TrajectoryCache,
         build_algorithm: Callable[[Job, StepsBuilder | None], Algorithm],
@@ -75,6 +78,7 @@ class Worker:
     ) -> None:
         self._learner_id = learner_id
         self._kind = kind
+        self._job_id = job_id
         self._connect_scaler = connect_scaler
         self._cache = cache
         self._build_algorithm = build_algorithm
@@ -95,7 +99,7 @@ class Worker:
         self._shutdown.set()
 
     def run(self) -> None:
-        """Work until `stop`."""
+        """Work until `stop`, or until the one job that this learner is for has ended."""
         with self._connect_scaler() as scaler, self._cache, self._gradient_cache:
             while not self._shutdown.is_set():
                 lease = self._ask(scaler)
@@ -105,6 +109,21 @@ class Worker:
                     self._metrics.busy.set(0)
                 elif self.readiness.missing:
                     self._shutdown.wait(_AGAIN_S)
+                if self._is_done(scaler):
+                    _LOG.info("its job has ended", extra={"job": self._job_id})
+                    return
+
+    def _is_done(self, scaler: ScalerClient) -> bool:
+        """Whether there is nothing left for this learner: its one job has ended, or is gone."""
+        if self._job_id is None:
+            return False
+        try:
+            return scaler.job(self._job_id).status in FINISHED
+        except LeaseLostError:
+            return True
+        except ScalerError as error:
+            self.readiness.report("scaler", str(error))
+            return False
 
     def _ask(self, scaler: ScalerClient) -> Lease | None:
         """Ask for a job; None where there is none, or something it needs does not answer.
@@ -125,6 +144,7 @@ class Worker:
                 self._learner_id,
                 wait_s=wait_s,
                 kind=self._kind,
+                job_id=self._job_id,
                 trouble=None if trouble is None else trouble[:LONGEST_TROUBLE],
             )
         except ScalerError as error:

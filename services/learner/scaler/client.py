@@ -100,7 +100,8 @@ class ScalerClient:
     ) -> Lease | None:
         """Claim a job of a kind, or of any, within `wait_s` seconds; None when there is none.
 
-        With a job's id, claim that external job. With trouble, claim none and say why.
+        With a job's id, claim that job: one with a learner of this kind, or, without a kind, an
+        external one. With trouble, claim none and say why.
         """
         body = LeaseRequest(
             learner_id=learner_id, kind=kind, job_id=job_id, wait_s=wait_s, trouble=trouble
@@ -136,6 +137,14 @@ class ScalerClient:
     def finish(self, job_id: str, request: FinishRequest) -> Job:
         """Report the end of a job, and return the job as it ended."""
         return _parse(Job, self._call("POST", f"/v1/jobs/{job_id}/finish", request))
+
+    def job(self, job_id: str) -> Job:
+        """Fetch a job.
+
+        Raises:
+            LeaseLostError: There is no such job.
+        """
+        return _parse(Job, self._call("GET", f"/v1/jobs/{job_id}", None))
 
     def cost(self, job_id: str) -> JobCost:
         """Fetch the job's bill with all its lines, page by page."""

@@ -18,7 +18,7 @@ from shared.cache.client import TrajectoryCache
 from shared.contracts.episode_rules import EvaluationRule
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobProgress, StopReason
-from shared.contracts.leases import FinishRequest, Lease
+from shared.contracts.leases import FinishRequest, Lease, LeaseRequest
 from shared.contracts.message import Message
 from shared.contracts.rounds import RoundPlan, RoundRequest
 from tests.services.learner.made_rounds import (
@@ -124,6 +124,8 @@ class ScriptedScaler(ThreadingHTTPServer):
         self.num_leases = 0
         self.taken = False
         """Whether the job is another learner's by now."""
+        self.leased: list[LeaseRequest] = []
+        """Every request for work."""
         self.idle = threading.Event()
         """Set when a learner asks for work and there is none."""
         self._plans: dict[tuple[int, int], RoundPlan] = {}
@@ -146,6 +148,7 @@ class ScriptedScaler(ThreadingHTTPServer):
         """Answer one request of the learner."""
         match method, path.partition("?")[0].strip("/").split("/")[1:]:
             case "POST", ["leases"]:
+                self.leased.append(LeaseRequest.model_validate_json(body))
                 if not (self.finished or self.given_up or self.taken):
                     return 200, _json(self.lease())
                 self.idle.set()
@@ -163,6 +166,8 @@ class ScriptedScaler(ThreadingHTTPServer):
                 self.finished.append(FinishRequest.model_validate_json(body))
                 self.on_finish()
                 return self.end or (200, _json(self._ended()))
+            case "GET", ["jobs", job_id] if job_id == self.job.job_id:
+                return 200, _json(self._ended() if self.finished else self.job)
             case "GET", ["jobs", job_id, "cost"]:
                 return (self.finished and self.final_bill) or (200, _bill(job_id))
         return 404, {"title": "Not Found", "status": 404, "detail": path}

@@ -174,6 +174,7 @@ def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(
         ("SCALER_URL", "ftp://scaler", "NITRO_SCALER_URL"),
         ("SCALER_URL", "http://[::1", "NITRO_SCALER_URL"),
         ("TOKEN_FILE", "/nowhere/token", "the token file /nowhere/token"),
+        ("JOB_ID", "hopper-1", "NITRO_LEARNER_KIND"),
     ],
 )
 def test_a_wrong_setting_is_named_as_its_variable(
@@ -201,6 +202,30 @@ def test_a_runs_folder_that_cannot_be_written_is_named(
     message = refused(RUNS_DIR=str(blocked / "runs"))
     assert "NITRO_RUNS_DIR" in message
     assert str(blocked / "runs") in message
+
+
+def test_a_learner_of_one_job_asks_for_that_one_and_ends_by_itself_with_it(
+    cache_url: str, tmp_path: Path
+) -> None:
+    made = job(f"app-{next(_JOBS)}")
+    with serving(made, cache_url, rounds=1) as scaler:
+        variables = {
+            "SCALER_URL": scaler.url,
+            "CACHE_URL": cache_url,
+            "RUNS_DIR": str(tmp_path),
+            "LEARNER_PORT": str(free_ports(1)[0]),
+            "DEVICE": "cpu",
+            "TORCH_THREADS": "2",
+            "LEARNER_KIND": "gpu",
+            "JOB_ID": made.job_id,
+        }
+        command = [sys.executable, "-m", "services.learner.app"]
+        done = subprocess.run(
+            command, env=_environment(**variables), timeout=_PATIENCE_S, check=False
+        )
+    assert done.returncode == 0
+    assert [finish.status for finish in scaler.finished] == ["succeeded"]
+    assert {(asked.job_id, asked.kind) for asked in scaler.leased} == {(made.job_id, "gpu")}
 
 
 def _wait_until_gone(pids: list[int]) -> None:

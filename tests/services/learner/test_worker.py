@@ -118,6 +118,7 @@ class Learner:
         fuse: Fuse | None = None,
         *,
         artifacts: LocalArtifacts | None = None,
+        job_id: str | None = None,
     ) -> None:
         self._scaler, self._runs = scaler, runs
         fuse = fuse or Fuse()
@@ -133,6 +134,8 @@ class Learner:
         self.registry = CollectorRegistry()
         self.worker = Worker(
             learner_id="learner-1",
+            kind=None if job_id is None else "gpu",
+            job_id=job_id,
             connect_scaler=lambda: ScalerClient(
                 scaler.url,
                 None,
@@ -548,3 +551,25 @@ def test_a_job_that_loses_ranks_again_and_again_fails_and_names_them(
     assert (finish.status, finish.stop_reason) == ("failed", "error")
     assert finish.error == "RankLostError: rank 1 ended by SIGKILL"
     assert scaler.num_leases == 3
+
+
+def test_a_learner_of_one_job_ends_when_that_job_is_gone(
+    scaler: ScriptedScaler, cache_url: str, tmp_path: Path
+) -> None:
+    scaler.taken = True
+    Learner(scaler, cache_url, tmp_path, job_id="another-job").run()
+    assert scaler.finished == []
+
+
+def test_a_learner_of_one_job_waits_for_it_while_another_learner_has_it(
+    scaler: ScriptedScaler, cache_url: str, tmp_path: Path
+) -> None:
+    scaler.taken = True
+    learner = Learner(scaler, cache_url, tmp_path, job_id=scaler.job.job_id)
+    thread = threading.Thread(target=learner.run)
+    thread.start()
+    assert scaler.idle.wait(30)
+    scaler.taken = False
+    scaler.on_finish = lambda: None
+    thread.join(60)
+    assert [finish.status for finish in scaler.finished] == ["succeeded"]
