@@ -1,5 +1,6 @@
 """The learner process: a worker that trains, and HTTP endpoints that say how it is doing."""
 
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -209,15 +210,20 @@ def main() -> int:
             worker = build_worker(settings, artifacts, metrics, device, forked, ranks)
         except (CacheError, HttpSetupError) as error:
             return _refuse(str(error))
-
-        def end() -> None:
-            server.should_exit = True
-
-        app = create_app(worker, registry, on_done=end)
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="warning"))
-        keep_exit_code()
-        server.run(sockets=[listener])
+        _serve(worker, registry, listener)
     return 0
+
+
+def _serve(worker: Worker, registry: CollectorRegistry, listener: socket.socket) -> None:
+    """Run until the process is asked to end, or the worker has nothing left to do."""
+
+    def end() -> None:
+        server.should_exit = True
+
+    app = create_app(worker, registry, on_done=end)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="warning"))
+    keep_exit_code()
+    server.run(sockets=[listener])
 
 
 def _refuse(why: str) -> int:

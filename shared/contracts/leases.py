@@ -30,8 +30,8 @@ class LeaseRequest(Message):
     kind: MachineKind | None = None
     """Kind of jobs that it trains; None takes any, as where one machine does everything."""
     job_id: JobId | None = None
-    """The one job that is asked for: of the `kind` given, or `external` where none is given. Without
-    it `external` jobs are left alone."""
+    """The one job that is asked for: of the `kind` given, or `external` where none is given.
+    Without it `external` jobs are left alone."""
     wait_s: Annotated[Number, Field(ge=0, le=60)] = 20.0
     """How long the scaler may hold the request open until a job is queued."""
     trouble: Annotated[str, Field(max_length=LONGEST_TROUBLE)] | None = None

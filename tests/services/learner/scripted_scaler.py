@@ -166,11 +166,14 @@ class ScriptedScaler(ThreadingHTTPServer):
                 self.finished.append(FinishRequest.model_validate_json(body))
                 self.on_finish()
                 return self.end or (200, _json(self._ended()))
-            case "GET", ["jobs", job_id] if job_id == self.job.job_id:
-                return 200, _json(self._ended() if self.finished else self.job)
-            case "GET", ["jobs", job_id, "cost"]:
-                return (self.finished and self.final_bill) or (200, _bill(job_id))
+            case "GET", ["jobs", job_id, *rest] if job_id == self.job.job_id:
+                return self._shown(bill=bool(rest))
         return 404, {"title": "Not Found", "status": 404, "detail": path}
+
+    def _shown(self, *, bill: bool) -> Answer:
+        if bill:
+            return (self.finished and self.final_bill) or (200, _bill(self.job.job_id))
+        return 200, _json(self._ended() if self.finished else self.job)
 
     def plan_afresh(self) -> None:
         """Forget all plans and what came of them, as when the job had ended and was resumed."""
