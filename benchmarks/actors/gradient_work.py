@@ -6,13 +6,12 @@ from benchmarks.actors.real_actor import JOB_ID, RealActor
 from learning.cpu.described import LossInWords, NetworkLayout
 from learning.data.batch_building import on_policy_batch
 from learning.data.minibatch import ShuffledMinibatches
-from learning.data.samples import SAMPLE_FIELDS
 from learning.losses.ppo import PpoRule
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import GradientCall, GradientTask
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.leases import hash_of_lease
-from shared.gradients.messages import Slice, Weights
+from shared.gradients.messages import Weights, encode_slice
 from shared.hyperparameters.ppo import STANDARD
 
 _ROUND = GradientRound(job_id=JOB_ID, lease_hash=hash_of_lease("benchmark"), round=0)
@@ -33,7 +32,7 @@ def publish_slices(cache: GradientCache, actor: RealActor, number: int) -> None:
         normalise=True,
     )
     samples = next(whole.arrays())
-    payload = Slice(arrays={name: getattr(samples, name) for name in SAMPLE_FIELDS}).encode()
+    payload = encode_slice(samples)
     halves = actor.network.halves()
     if halves is None:
         raise RuntimeError("Hopper's network is not dense")

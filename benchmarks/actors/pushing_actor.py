@@ -5,7 +5,6 @@ but nothing was simulated for them.
 """
 
 import time
-from dataclasses import replace
 
 from benchmarks.actors.trajectory import ENVIRONMENT, made_up_trajectory
 from functions.actor.settings import Settings
@@ -24,8 +23,7 @@ def handler(event: object, context: object) -> dict[str, object]:
     if not isinstance(task, RolloutTask):
         return ENVIRONMENT.model_dump(mode="json")
     payload = encode_trajectory(
-        replace(
-            _trajectory,
+        _trajectory.replaced(
             job_id=task.job_id,
             round=task.round,
             actor_index=task.actor_index,

@@ -8,12 +8,13 @@ Which share of a round the curvature takes is measured by `training_throughput`.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
+from torch import Tensor
 
 from benchmarks.actors.real_actor import RealActor
 from benchmarks.measurement import Effort, interleaved, progress
@@ -21,7 +22,6 @@ from benchmarks.peers import pyhessian_kind
 from benchmarks.records.result import Row, Series, Target
 from learning.algorithms.ppo import Ppo
 from learning.cpu.torch_settings import configure_torch
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.detectors.detector import PolicySamples
 from learning.detectors.hessian import HessianDetector
@@ -32,6 +32,7 @@ from learning.networks.building import policy_payload
 from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
+from shared.trajectory.columns import Columns
 
 TITLE = "Curvature of the surrogate objective, paper's MLP (Hopper-v5) and CNN (Space Invaders)"
 _TIMES_PYHESSIAN = 6.0
@@ -71,7 +72,7 @@ class Subject:
     """Whether the peer is measured on all samples of the round, too."""
     repeats: int
 
-    def updated_policy(self, effort: Effort) -> tuple[ActorCritic, TrainingBatch]:
+    def updated_policy(self, effort: Effort) -> tuple[ActorCritic, Columns[Tensor]]:
         """Return a policy after one update, and the samples of that update."""
         actor = RealActor(self.env_id)
         hyperparameters = PpoHyperparameters(num_epochs=effort.of(self.num_epochs, quick=1))
@@ -121,7 +122,7 @@ def _rows(name: str, subject: Subject, effort: Effort) -> list[Row]:
     rule = subject.rule
     few, weights = chosen_samples(batch, rule, network.distribution)
     # The others take the same samples, each counting as much.
-    drawn = replace(batch, advantage=batch.advantage.clone())
+    drawn = batch.replaced(advantage=batch.advantage.clone())
     drawn.advantage[few] *= weights
     everything = torch.arange(batch.num_samples)
     threads = torch.get_num_threads()
@@ -199,7 +200,7 @@ def _value_rows(contenders: dict[str, Contender]) -> list[Row]:
 
 
 def _ours(
-    network: ActorCritic, batch: TrainingBatch, rule: DetectorRule
+    network: ActorCritic, batch: Columns[Tensor], rule: DetectorRule
 ) -> tuple[float, float, int]:
     curvature = HessianDetector(rule).measure(network, PolicySamples(batch=batch))
     if curvature is None:
@@ -208,13 +209,13 @@ def _ours(
 
 
 def _pyhessian(
-    network: ActorCritic, batch: TrainingBatch, samples: torch.Tensor
+    network: ActorCritic, batch: Columns[Tensor], samples: torch.Tensor
 ) -> tuple[float, float, int]:
     return (*pyhessian_kind.extreme_eigenvalues(network, batch, samples), pyhessian_kind.STEPS)
 
 
 def _eigsh(
-    network: ActorCritic, batch: TrainingBatch, samples: torch.Tensor, rule: DetectorRule
+    network: ActorCritic, batch: Columns[Tensor], samples: torch.Tensor, rule: DetectorRule
 ) -> tuple[float, float, int]:
     objective = Objective(
         network,

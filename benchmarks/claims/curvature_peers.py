@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from benchmarks.claims.curvature import SUBJECTS
 from benchmarks.measurement import Effort, interleaved, progress, seconds
@@ -16,7 +17,6 @@ from benchmarks.peers.contestant import Contestant
 from benchmarks.peers.interpreters import hessian_library
 from benchmarks.records.result import Row, Series, Target
 from learning.cpu.torch_settings import configure_torch
-from learning.data.batch import TrainingBatch
 from learning.detectors.detector import PolicySamples
 from learning.detectors.hessian import HessianDetector
 from learning.detectors.sample_choice import chosen_samples
@@ -24,6 +24,7 @@ from learning.detectors.surrogate import Objective, surrogate
 from learning.networks.mlp_network import MlpActorCritic
 from shared.contracts.job_spec import DetectorRule
 from shared.contracts.rounds import Curvature
+from shared.trajectory.columns import Columns
 
 TITLE = "Hessian of the surrogate beside other libraries', Hopper-v5, 16 actors of 256 steps"
 _RULE = DetectorRule()
@@ -95,14 +96,14 @@ def _value_row(library: str, value: float, ours: Curvature) -> Row:
     )
 
 
-def _ours(network: MlpActorCritic, batch: TrainingBatch) -> Curvature:
+def _ours(network: MlpActorCritic, batch: Columns[Tensor]) -> Curvature:
     curvature = HessianDetector(_RULE).measure(network, PolicySamples(batch=batch))
     if curvature is None:
         raise RuntimeError("the round has no curvature to measure")
     return curvature
 
 
-def _arrays(network: MlpActorCritic, batch: TrainingBatch) -> dict[str, NDArray[np.generic]]:
+def _arrays(network: MlpActorCritic, batch: Columns[Tensor]) -> dict[str, NDArray[np.generic]]:
     samples, weights = chosen_samples(batch, _RULE, network.distribution)
     observation, action = batch.observation[samples], batch.action[samples]
     advantage = batch.advantage[samples] * weights

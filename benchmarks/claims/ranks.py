@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from benchmarks.measurement import Effort, interleaved, progress
 from benchmarks.records.result import Row, Series
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_torch
-from learning.data.batch import TrainingBatch
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
@@ -31,6 +31,7 @@ from shared.contracts.environment_spec import (
 )
 from shared.hyperparameters.ppo import STANDARD, STANDARD_IMAGES, PpoHyperparameters
 from shared.service.cores import usable_cores
+from shared.trajectory.columns import Columns
 
 TITLE = "Updates by several ranks beside the learner alone"
 _MOST_RANKS = 4
@@ -166,7 +167,7 @@ class _Learner:
         return 1000.0 * (time.perf_counter() - start)
 
 
-def _batch(subject: _Subject, network: ActorCritic) -> TrainingBatch:
+def _batch(subject: _Subject, network: ActorCritic) -> Columns[Tensor]:
     """Return made-up samples, with actions of the policy."""
     generator, number = torch.Generator().manual_seed(1), subject.num_samples
     form = subject.environment.observation
@@ -188,7 +189,7 @@ def _batch(subject: _Subject, network: ActorCritic) -> TrainingBatch:
     with torch.no_grad():
         outputs = network.policy_outputs(observation)
         log_prob = network.distribution.log_prob(outputs, action)
-    return TrainingBatch(
+    return Columns(
         observation=observation,
         action=action,
         advantage=noise,

@@ -11,10 +11,10 @@ policy's parameters.
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.conv_network import ConvActorCritic
 from learning.networks.mlp_network import MlpActorCritic
+from shared.trajectory.columns import Columns
 
 STEPS = 100
 """PyHessian's default."""
@@ -23,7 +23,7 @@ Vector = list[Tensor]
 
 
 def extreme_eigenvalues(
-    network: ActorCritic, batch: TrainingBatch, samples: Tensor, *, seed: int = 0
+    network: ActorCritic, batch: Columns[Tensor], samples: Tensor, *, seed: int = 0
 ) -> tuple[float, float]:
     """Return (λmax, λmin) of the surrogate's Hessian over these samples.
 
@@ -61,7 +61,9 @@ def extreme_eigenvalues(
     return float(values.max()), float(values.min())
 
 
-def _gradient(network: ActorCritic, batch: TrainingBatch, samples: Tensor) -> tuple[Vector, Vector]:
+def _gradient(
+    network: ActorCritic, batch: Columns[Tensor], samples: Tensor
+) -> tuple[Vector, Vector]:
     """Return the policy's parameters and the surrogate's gradient with its graph."""
     observation = batch.observation[samples]
     if isinstance(network, MlpActorCritic):

@@ -15,18 +15,17 @@ from pydantic import ValidationError
 
 from learning.cpu.described import LossInWords, NetworkLayout
 from learning.cpu.mlp_gradient import MlpGradient, function_gradient
-from learning.data.samples import SAMPLE_FIELDS, Minibatch
+from learning.data.samples import SAMPLE_FIELDS
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import GradientReport, GradientTask
 from shared.gradients.messages import (
     Floats,
     GradientMessage,
     GradientMessageError,
-    Slice,
     Weights,
+    decode_slice,
 )
-
-_NAMES = frozenset(SAMPLE_FIELDS)
+from shared.trajectory.columns import Columns
 
 
 class WeightsGoneError(LookupError):
@@ -41,7 +40,7 @@ class GradientRefusedError(ValueError):
 class _Fetched:
     weights: Weights
     others: tuple[Floats, ...]
-    samples: Minibatch[Floats]
+    samples: Columns[Floats]
 
 
 class LearnerFunction:
@@ -126,9 +125,9 @@ def _weights(of: GradientRound, version: int, data: bytes | None) -> Weights:
     return weights
 
 
-def _samples(payload: bytes) -> Minibatch[Floats]:
+def _samples(payload: bytes) -> Columns[Floats]:
     try:
-        arrays = Slice.decode(payload, names=_NAMES).arrays
+        arrays = decode_slice(payload, names=SAMPLE_FIELDS).arrays
     except GradientMessageError as error:
         raise GradientRefusedError(f"the slice cannot be used: {error}") from error
     # Columns in a row, as the learner's own steps have them: sums are formed in one order.
@@ -136,7 +135,7 @@ def _samples(payload: bytes) -> Minibatch[Floats]:
         name: np.asfortranarray(array) if name != "observation" else array
         for name, array in arrays.items()
     }
-    return Minibatch(**laid_out)
+    return Columns(**laid_out)
 
 
 def _computed(fetched: _Fetched) -> tuple[Floats, Floats]:

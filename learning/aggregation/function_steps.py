@@ -20,14 +20,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from learning.aggregation.queue import GradientQueue
 from learning.aggregation.threshold import StalenessBound
 from learning.aggregation.weighting import Arrived, WeighingRule, step_factor, weighted_mean
 from learning.data.arrays import Floats
-from learning.data.batch import TrainingBatch
 from learning.data.minibatch import ShuffledMinibatches
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.gradient import Gradient
@@ -37,6 +36,7 @@ from learning.updates.optimiser import FlatAdam
 from learning.updates.steps import GradientHyperparameters
 from shared.contracts.gradients import GradientCall, GradientRecord
 from shared.contracts.learner_functions import LearnerFunctions
+from shared.trajectory.columns import Columns
 
 
 class GradientsLostError(RuntimeError):
@@ -54,7 +54,7 @@ class LostCall:
 class GradientDesk(Protocol):
     """Where gradients are asked for, and arrive."""
 
-    def begin(self, slices: Sequence[Minibatch[Floats]]) -> None:
+    def begin(self, slices: Sequence[Columns[Floats]]) -> None:
         """Put the slices of an update where functions fetch them; calls are their places."""
         ...
 
@@ -119,7 +119,7 @@ class FunctionSteps:
 
     def take(
         self,
-        batch: TrainingBatch,
+        batch: Columns[Tensor],
         rule: LossRule,
         *,
         generator: torch.Generator,

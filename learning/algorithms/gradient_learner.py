@@ -5,6 +5,8 @@ minibatch. A step whose loss or gradient is not finite is skipped and counted; i
 parameters nor moments.
 
 With a linear decay the step size of round k is (1 - k / max_rounds) of the first round's, k counted
+from shared.trajectory.columns import Columns
+from shared.trajectory.columns import Columns
 from 0; with a cosine it is (1 + cos(pi k / max_rounds)) / 2 of it. So is the weight of the entropy.
 A job that is resumed with more rounds keeps the step size of its last round, or begins a new line
 over them.
@@ -22,7 +24,6 @@ from torch import Tensor
 
 from learning.algorithms.policy_update import StateArrays, StateScalars
 from learning.algorithms.saved_state import generator_from, require_same_form, require_scalars
-from learning.data.batch import TrainingBatch
 from learning.data.normalisation import Normalisation
 from learning.detectors.detector import UpdateStart
 from learning.losses.loss_terms import LossRule
@@ -35,6 +36,7 @@ from shared.hyperparameters.common import Decay
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 
 H = TypeVar("H", bound=PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters)
 
@@ -198,7 +200,7 @@ class GradientLearner(Generic[H]):
         return UpdateStart(parameters=self._network.flat.clone(), step_sizes=sizes)
 
     def _take_steps(
-        self, batch: TrainingBatch, rule: LossRule, *, learning_rate: float, policy_version: int
+        self, batch: Columns[Tensor], rule: LossRule, *, learning_rate: float, policy_version: int
     ) -> dict[str, float]:
         """Take all steps over a batch, from a policy of that version.
 

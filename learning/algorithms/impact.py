@@ -8,19 +8,17 @@ policy's; values are the learner's, as in RLlib.
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
 
 from torch import Tensor
 
 from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.policy_update import StateScalars
 from learning.algorithms.ppo import adapted_kl_coefficient
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import off_policy_batch
-from learning.data.fragments import Fragments
 from learning.data.normalisation import Normalisation
 from learning.losses.impact import ImpactRule, reference_log_prob
 from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.trajectory.columns import Columns, Experience
 
 
 class Impact(OffPolicyLearner[ImpactHyperparameters]):
@@ -32,7 +30,7 @@ class Impact(OffPolicyLearner[ImpactHyperparameters]):
         self._kl_coefficient = self._hyperparameters.kl_coefficient
         self._batches_since_target = 0
 
-    def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
+    def batch(self, fragments: Experience, normalisation: Normalisation) -> Columns[Tensor]:
         """Return the samples of some fragments; `log_prob` is the ratio's reference."""
         batch = off_policy_batch(
             fragments,
@@ -46,7 +44,7 @@ class Impact(OffPolicyLearner[ImpactHyperparameters]):
             batch.behaviour_log_prob,
             importance_clip=self._hyperparameters.importance_clip,
         )
-        return replace(batch, log_prob=reference)
+        return batch.replaced(log_prob=reference)
 
     @property
     def rule(self) -> ImpactRule:

@@ -8,15 +8,16 @@ minibatches, a step each; V-trace is computed once, before the first.
 import math
 from collections.abc import Mapping
 
+from torch import Tensor
+
 from learning.algorithms.off_policy import OffPolicyLearner
 from learning.algorithms.policy_update import StateScalars
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import off_policy_batch
-from learning.data.fragments import Fragments
 from learning.data.minibatch import num_minibatches
 from learning.data.normalisation import Normalisation
 from learning.losses.impala import ImpalaRule
 from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.trajectory.columns import Columns, Experience
 
 STEP_SCALE_MAX = 32.0
 """Most that steps are scaled up, and down: where nothing moves the policy, or everything, there
@@ -32,7 +33,7 @@ class Impala(OffPolicyLearner[ImpalaHyperparameters]):
         self._step_scale = 1.0
         self._last_minibatches = 0
 
-    def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
+    def batch(self, fragments: Experience, normalisation: Normalisation) -> Columns[Tensor]:
         """Return the samples of some fragments, V-trace being the present policy's."""
         return off_policy_batch(
             fragments,

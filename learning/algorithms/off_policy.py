@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from torch import Tensor
+
 from learning.algorithms.gradient_learner import GradientLearner
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
-from learning.data.batch import TrainingBatch, joined
-from learning.data.fragments import Fragments
+from learning.data.batch import joined, weighted
 from learning.data.normalisation import PRESENT, Normalisation
 from learning.data.replay_buffer import ReplayBuffer
 from learning.detectors.detector import PolicySamples
@@ -20,6 +21,7 @@ from learning.losses.loss_terms import LossRule
 from learning.returns.gae import normalised
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.trajectory.columns import Columns, Experience
 from shared.trajectory.trajectory import Trajectory
 
 H = TypeVar("H", bound=ImpactHyperparameters | ImpalaHyperparameters)
@@ -48,11 +50,11 @@ class OffPolicyLearner(GradientLearner[H], ABC):
         self._policy_version = 0
         self._newest_round = 0
         self._barren_batches = 0
-        self._fresh_batches: list[TrainingBatch] = []
+        self._fresh_batches: list[Columns[Tensor]] = []
         self._shown = False
 
     @abstractmethod
-    def batch(self, fragments: Fragments, normalisation: Normalisation) -> TrainingBatch:
+    def batch(self, fragments: Experience, normalisation: Normalisation) -> Columns[Tensor]:
         """Return the samples of some fragments with their advantages and value targets."""
 
     @property
@@ -115,7 +117,7 @@ class OffPolicyLearner(GradientLearner[H], ABC):
         )
         if self._hyperparameters.advantage_normalisation != "none":
             # Minibatches are normalised again; detectors see these, weighted.
-            batch = replace(batch, advantage=normalised(batch.advantage))
+            batch = batch.replaced(advantage=normalised(batch.advantage))
         scaled = self._hyperparameters.learning_rate * self.step_scale
         stats = self._take_steps(
             batch,
@@ -140,10 +142,10 @@ class OffPolicyLearner(GradientLearner[H], ABC):
             self._remember(batch)
         return PolicyUpdate(stats=stats)
 
-    def _remember(self, batch: TrainingBatch) -> None:
+    def _remember(self, batch: Columns[Tensor]) -> None:
         if self._shown:
             self._fresh_batches, self._shown = [], False
-        self._fresh_batches.append(batch.weighted())
+        self._fresh_batches.append(weighted(batch))
 
     def samples(self) -> PolicySamples | None:
         """Return the round's samples; None where nothing was updated yet.

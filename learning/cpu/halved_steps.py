@@ -21,14 +21,14 @@ from learning.cpu.numpy_mlp import NetworkHalf, policy_delta, policy_outputs
 from learning.cpu.second_process import SecondProcess, Side
 from learning.data.arrays import Floats
 from learning.data.minibatch import ShuffledMinibatches, bounds, num_minibatches
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, Term
 from learning.networks.step_terms import StepTerms
 from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import StepsTaken, summed_up
 from learning.updates.optimiser import AdamPart, FlatAdam
+from shared.trajectory.columns import Columns
 
-S = TypeVar("S", "_ValueSamples", Minibatch[Floats])
+S = TypeVar("S", "_ValueSamples", Columns[Floats])
 
 MIN_MULTIPLICATIONS = 1 << 26
 """Below this many scalar multiplications of an update, on the value function's way forward, sending
@@ -118,7 +118,7 @@ class ValueHalf(_Half[_ValueSamples]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyHalf(_Half[Minibatch[Floats]]):
+class PolicyHalf(_Half[Columns[Floats]]):
     """All steps of the policy."""
 
     terms: StepTerms[Floats]
@@ -126,12 +126,12 @@ class PolicyHalf(_Half[Minibatch[Floats]]):
     orders: Sequence[Tensor]
     """Of the samples # [N], for each pass."""
 
-    def samples(self) -> Iterator[Minibatch[Floats]]:
+    def samples(self) -> Iterator[Columns[Floats]]:
         """Yield those of each step."""
         return self.minibatches.arrays(self.orders)
 
     def differentiated(
-        self, samples: Minibatch[Floats], at: HalfParts, into: HalfParts
+        self, samples: Columns[Floats], at: HalfParts, into: HalfParts
     ) -> Term[Floats]:
         """Return the policy's term, and write its gradient."""
         inputs, raw = at.mlp.forward(samples.observation)

@@ -7,7 +7,7 @@ Legend: n samples; P parameters, gaps for alignment included; S stats.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -15,10 +15,10 @@ import numpy as np
 from learning.aggregation.truncation import advantage_factor, truncated_ratio
 from learning.cpu.numpy_mlp import NetworkHalf, OneMlp, policy_delta, policy_outputs
 from learning.data.arrays import Floats
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, MinibatchLoss
 from learning.networks.step_terms import GaussianTerms
 from shared.contracts.learner_functions import LearnerFunctions
+from shared.trajectory.columns import Columns
 
 _TERMS = GaussianTerms()
 
@@ -49,7 +49,7 @@ class MlpGradient:
         parts = self._part(flat, self.policy)
         return policy_outputs(parts.mlp.forward(observation)[1], parts.log_std)
 
-    def at(self, flat: Floats, samples: Minibatch[Floats], rule: LossRule) -> tuple[Floats, Floats]:
+    def at(self, flat: Floats, samples: Columns[Floats], rule: LossRule) -> tuple[Floats, Floats]:
         """Return the gradient # [P] of a loss at some parameters, and the loss's stats # [S]."""
         gradient = np.zeros_like(flat)
         loss: MinibatchLoss[Floats] = MinibatchLoss(rule, samples, _TERMS)
@@ -71,7 +71,7 @@ def function_gradient(
     network: MlpGradient,
     flat: Floats,
     others: Sequence[Floats],
-    samples: Minibatch[Floats],
+    samples: Columns[Floats],
     rule: LossRule,
     how: LearnerFunctions,
 ) -> tuple[Floats, Floats]:
@@ -105,9 +105,9 @@ def _truncated(
     network: MlpGradient,
     flat: Floats,
     others: Sequence[Floats],
-    samples: Minibatch[Floats],
+    samples: Columns[Floats],
     how: LearnerFunctions,
-) -> Minibatch[Floats]:
+) -> Columns[Floats]:
     """Return the samples with truncated ratios in their advantages."""
     if how.objective == "clipped" and how.truncation == "off":
         return samples
@@ -122,6 +122,6 @@ def _truncated(
     of_others = [np.exp(log_prob(each) - samples.behaviour_log_prob) for each in others]
     if how.objective == "clipped":
         factor = advantage_factor(own, of_others, form=how.truncation, rho=how.rho)
-        return replace(samples, advantage=samples.advantage * factor)
+        return samples.replaced(advantage=samples.advantage * factor)
     weight = truncated_ratio(own, of_others, form=how.truncation, rho=how.rho)
-    return replace(samples, advantage=samples.advantage * weight, log_prob=here)
+    return samples.replaced(advantage=samples.advantage * weight, log_prob=here)

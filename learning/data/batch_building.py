@@ -8,21 +8,20 @@ Legend: T steps; B environments of all fragments together; N = T B samples.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
-from learning.data.fragments import Fragments, final_rows, fragments_of, in_actor_order
+from learning.data.fragments import in_actor_order
 from learning.data.normalisation import Normalisation
 from learning.networks.actor_critic import ActorCritic
 from learning.returns.gae import generalised_advantages, normalised
 from learning.returns.vtrace import Returns, vtrace
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.trajectory.columns import Columns, Experience, final_rows
 from shared.trajectory.trajectory import Trajectory
 
 Estimator = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Returns]
@@ -34,13 +33,13 @@ RAW = Normalisation()
 
 
 def build_batch(
-    parts: Sequence[Fragments],
+    parts: Sequence[Experience],
     estimator: Estimator,
     *,
     policy: ActorCritic,
     critic: ActorCritic,
     normalisation: Normalisation,
-) -> TrainingBatch:
+) -> Columns[Tensor]:
     """Return the samples of some fragments, equally long, in their order.
 
     `log_prob` and `outputs` are the policy's, `value` is the critic's. Each part counts as a
@@ -56,7 +55,7 @@ def build_batch(
     device = critic.flat.device
 
     def columns(name: str) -> Tensor:
-        rows = np.concatenate([getattr(part, name) for part in parts], axis=1)
+        rows = np.concatenate([part.arrays[name] for part in parts], axis=1)
         return torch.from_numpy(rows).to(device).transpose(0, 1)  # [B, T or T + 1, ...]
 
     observation = normalisation.seen(network_input(columns("observation"), keep=2))
@@ -75,7 +74,7 @@ def build_batch(
             columns("terminated").t(),
             columns("truncated").t(),
         )
-    return TrainingBatch(
+    batch = Columns(
         observation=samples,
         action=action,
         advantage=returns.advantage.t().flatten(),
@@ -84,9 +83,10 @@ def build_batch(
         log_prob=log_prob,
         outputs=outputs,
         behaviour_log_prob=behaviour.flatten(),
-        num_trajectories=len(parts),
-        weight=None if returns.rho is None else returns.rho.t().flatten(),
-    )
+    ).of_trajectories(len(parts))
+    if returns.rho is None:
+        return batch
+    return batch.replaced(weight=returns.rho.t().flatten())
 
 
 def on_policy_batch(
@@ -96,7 +96,7 @@ def on_policy_batch(
     discount: float,
     gae_lambda: float,
     normalisation: Normalisation = RAW,
-) -> TrainingBatch:
+) -> Columns[Tensor]:
     """Return the batch of a round, with normalised generalised advantages.
 
     Args:
@@ -116,21 +116,24 @@ def on_policy_batch(
         )
         return Returns(target=advantage + value, advantage=advantage)
 
-    parts = [fragments_of(trajectory) for trajectory in in_actor_order(trajectories)]
     batch = build_batch(
-        parts, estimator, policy=network, critic=network, normalisation=normalisation
+        in_actor_order(trajectories),
+        estimator,
+        policy=network,
+        critic=network,
+        normalisation=normalisation,
     )
-    return replace(batch, advantage=normalised(batch.advantage))
+    return batch.replaced(advantage=normalised(batch.advantage))
 
 
 def off_policy_batch(
-    fragments: Fragments,
+    fragments: Experience,
     *,
     policy: ActorCritic,
     critic: ActorCritic,
     rule: ImpactHyperparameters | ImpalaHyperparameters,
     normalisation: Normalisation,
-) -> TrainingBatch:
+) -> Columns[Tensor]:
     """Return the samples of some fragments, as seen by a policy that did not act there.
 
     Advantages, not normalised, value targets and weights, rho, are V-trace's, of `policy` versus
@@ -146,13 +149,13 @@ def off_policy_batch(
     batch = build_batch(
         [fragments], estimator, policy=policy, critic=critic, normalisation=normalisation
     )
-    return replace(batch, num_trajectories=fragments.num_envs)
+    return batch.of_trajectories(fragments.num_envs)
 
 
 def _values(
     critic: ActorCritic,
     observation: Tensor,
-    parts: Sequence[Fragments],
+    parts: Sequence[Experience],
     normalisation: Normalisation,
 ) -> tuple[Tensor, Tensor]:
     """Return V of each step's state and of the state it led to, both # [B, T].

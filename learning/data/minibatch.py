@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from learning.data.arrays import Floats
-from learning.data.batch import TrainingBatch
-from learning.data.samples import SAMPLE_FIELDS, Minibatch
+from learning.data.samples import SAMPLE_FIELDS
 from learning.returns.gae import normalised_minibatch
+from shared.trajectory.columns import Columns
 
 _NAMES = [name for name in SAMPLE_FIELDS if name != "observation"]
 _ALL_ROWS = slice(None)
@@ -25,7 +25,7 @@ class ShuffledMinibatches:
 
     def __init__(
         self,
-        batch: TrainingBatch,
+        batch: Columns[Tensor],
         *,
         num_epochs: int,
         minibatch_size: int,
@@ -56,7 +56,7 @@ class ShuffledMinibatches:
         whole = bounds(self._batch.num_samples, self._count)
         return (end - start for _ in range(self._num_epochs) for start, end in whole)
 
-    def tensors(self) -> Iterator[Minibatch[Tensor]]:
+    def tensors(self) -> Iterator[Columns[Tensor]]:
         """Yield them."""
         for order in self.orders():
             # Gathering a whole pass at once leaves nothing but views to each step.
@@ -64,9 +64,9 @@ class ShuffledMinibatches:
             parts = [field.tensor_split(ends) for field in self._gathered(order, ours)]
             observations = _gathered_observations(self._batch.observation, ours, ends)
             for observation, *others in zip(observations, *parts, strict=True):
-                yield Minibatch(observation=observation, **dict(zip(_NAMES, others, strict=True)))
+                yield Columns(observation=observation, **dict(zip(_NAMES, others, strict=True)))
 
-    def arrays(self, orders: Iterable[Tensor] | None = None) -> Iterator[Minibatch[Floats]]:
+    def arrays(self, orders: Iterable[Tensor] | None = None) -> Iterator[Columns[Floats]]:
         """Yield them as NumPy arrays, from a batch on the CPU.
 
         Args:
@@ -77,7 +77,7 @@ class ShuffledMinibatches:
             whole = {"observation": self._batch.observation.index_select(0, ours).numpy()}
             whole |= zip(_NAMES, map(_by_column, self._gathered(order, ours)), strict=True)
             for start, end in self._bounds():
-                yield Minibatch(**{name: field[start:end] for name, field in whole.items()})
+                yield Columns(**{name: field[start:end] for name, field in whole.items()})
 
     def orders(self) -> Iterator[Tensor]:
         """Draw the order of the samples # [N] int64 in each pass, and yield it."""
@@ -90,7 +90,7 @@ class ShuffledMinibatches:
         return [
             self._ours(_advantages(self._batch, order, self._count, normalise=self._normalise))
             if name == "advantage"
-            else getattr(self._batch, name).index_select(0, ours)
+            else self._batch.arrays[name].index_select(0, ours)
             for name in _NAMES
         ]
 
@@ -129,12 +129,12 @@ def _by_column(field: Tensor) -> Floats:
     return array
 
 
-def _advantages(batch: TrainingBatch, order: Tensor, count: int, *, normalise: bool) -> Tensor:
+def _advantages(batch: Columns[Tensor], order: Tensor, count: int, *, normalise: bool) -> Tensor:
     """Return a pass's advantages # [N] in their order, as the loss takes them."""
     advantage = batch.advantage.index_select(0, order)
     if normalise:
         advantage = _normalised(advantage, count)
-    if batch.weight is None:
+    if "weight" not in batch.arrays:
         return advantage
     # Weighted last: the mean that normalising takes off must not reach samples of weight 0, which
     # are actions the policy would never take, and where its log-probability is steepest.

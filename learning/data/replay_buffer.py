@@ -17,15 +17,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.data.fragments import (
-    Array,
-    Fragments,
-    decoded,
-    encoded,
-    fragments_from,
-    fragments_of,
-    side_by_side,
-)
+from learning.data.fragments import decoded, encoded, fragments_from, fragments_of
+from shared.trajectory.columns import Array, Experience, side_by_side
 from shared.trajectory.trajectory import Trajectory
 
 _WAITING = -1
@@ -36,7 +29,7 @@ _WAITING = -1
 class BufferedBatch:
     """A batch to learn from."""
 
-    fragments: Fragments
+    fragments: Experience
     uses: int
     """How often it has been drawn; 1 says that it was fresh when it was drawn last."""
 
@@ -55,7 +48,7 @@ class ReplayBuffer:
         self._batch_size = batch_size
         self._num_batches = num_batches
         self._max_uses = max_uses
-        self._waiting: list[Fragments] = []
+        self._waiting: list[Experience] = []
         self._batches: list[BufferedBatch] = []  # in the order they were made
 
     @property
@@ -130,13 +123,13 @@ class ReplayBuffer:
         return other
 
 
-def _plain(parts: Sequence[Fragments]) -> dict[str, Array]:
+def _plain(parts: Sequence[Experience]) -> dict[str, Array]:
     """Return batches as one, side by side."""
     widths = {"widths": np.array([part.num_envs for part in parts], np.int64)}
-    return widths | (side_by_side(parts).arrays() if parts else {})
+    return widths | (side_by_side(parts).arrays if parts else {})
 
 
-def _from_plain(rest: dict[str, Array]) -> list[Fragments]:
+def _from_plain(rest: dict[str, Array]) -> list[Experience]:
     """Return the batches that `_plain` was given.
 
     Raises:
@@ -149,11 +142,11 @@ def _from_plain(rest: dict[str, Array]) -> list[Fragments]:
     whole = fragments_from({name: np.array(array) for name, array in rest.items()})
     ends = _ends(widths, of=whole.num_envs, what="columns")
     return [
-        whole.columns(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True)
+        whole.between(int(end - width), int(end)) for end, width in zip(ends, widths, strict=True)
     ]
 
 
-def _compressed(parts: Sequence[Fragments]) -> dict[str, Array]:
+def _compressed(parts: Sequence[Experience]) -> dict[str, Array]:
     """Return batches as the bytes they are encoded in, one after the other."""
     encodings = [encoded(part) for part in parts]
     return {
@@ -162,7 +155,7 @@ def _compressed(parts: Sequence[Fragments]) -> dict[str, Array]:
     }
 
 
-def _from_compressed(rest: dict[str, Array]) -> list[Fragments]:
+def _from_compressed(rest: dict[str, Array]) -> list[Experience]:
     """Return the batches that `_compressed` was given.
 
     Raises:

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from shared.contracts.rounds import Curvature
+from shared.trajectory.columns import Columns
 
 Measurement = Curvature
 """What the scaler is told; its policies read the quotient of the two ends, and the noise."""
@@ -29,7 +29,7 @@ class UpdateStart:
 class PolicySamples:
     """What an algorithm shows a detector of its last update."""
 
-    batch: TrainingBatch
+    batch: Columns[Tensor]
     """The samples learned from, with the weights in their advantages."""
     rule: LossRule | None = None
     """The loss of that update; None where nobody asks for it."""

@@ -17,13 +17,13 @@ Adam's `p = 1 / (sqrt(v) + epsilon)`. With `x = p^(1/2) y` the step `-p dL/dx` i
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.detectors.detector import UpdateStart
 from learning.detectors.gradient_noise import NOISE_TRAJECTORIES, gradient_noise
 from learning.detectors.sample_choice import evenly_spread
 from learning.detectors.surrogate import Parameters, leaves, surrogate
 from learning.networks.actor_critic import ActorCritic
 from shared.contracts.rounds import FEWEST_FRAGMENTS, GradientNoise
+from shared.trajectory.columns import Columns
 
 _PARAMETERS_AT_ONCE = 2**20
 """Small networks' fragments are differentiated together, which is twice as fast; of large ones it
@@ -31,7 +31,7 @@ would take memory, and no less time."""
 
 
 def fragment_noise(
-    network: ActorCritic, batch: TrainingBatch, start: UpdateStart
+    network: ActorCritic, batch: Columns[Tensor], start: UpdateStart
 ) -> GradientNoise | None:
     """Return T and G2 of the surrogate where an update began.
 
@@ -59,7 +59,7 @@ def fragment_noise(
 
 
 def _gradients(
-    network: ActorCritic, batch: TrainingBatch, start: UpdateStart, fragments: Tensor
+    network: ActorCritic, batch: Columns[Tensor], start: UpdateStart, fragments: Tensor
 ) -> Tensor:
     """Return the surrogate's gradients # [F, P of the policy] over some fragments, each alone."""
 

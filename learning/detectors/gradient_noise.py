@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.detectors.sample_choice import evenly_spread
 from learning.detectors.surrogate import leaves, surrogate
 from learning.networks.actor_critic import ActorCritic
 from shared.contracts.rounds import GradientNoise
+from shared.trajectory.columns import Columns
 
 NOISE_TRAJECTORIES = 16
 """Most trajectories whose gradients are compared."""
@@ -29,7 +29,7 @@ NOISE_STEPS = 32
 
 
 def trajectory_noise(
-    network: ActorCritic, batch: TrainingBatch, *, num_trajectories: int | None = None
+    network: ActorCritic, batch: Columns[Tensor], *, num_trajectories: int | None = None
 ) -> GradientNoise | None:
     """Return the noise of the surrogate's gradient at the present policy.
 
@@ -78,7 +78,7 @@ def gradient_noise(gradients: Iterator[Tensor], *, batch_size: int) -> GradientN
 
 
 def _gradients(
-    network: ActorCritic, batch: TrainingBatch, indices: Sequence[Tensor]
+    network: ActorCritic, batch: Columns[Tensor], indices: Sequence[Tensor]
 ) -> Iterator[Tensor]:
     """Yield the surrogate's gradient # [P] over some samples after the other."""
     parameters = leaves(network, policy_only=True)

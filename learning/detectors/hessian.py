@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from learning.data.samples import Minibatch
+from learning.data.batch import picked
 from learning.detectors.detector import PolicySamples
 from learning.detectors.fragment_noise import fragment_noise
 from learning.detectors.gradient_noise import trajectory_noise
@@ -25,6 +25,7 @@ from learning.networks.actor_critic import ActorCritic
 from learning.updates.cuda_graphs import Recorder, Work, recorder
 from shared.contracts.job_spec import DetectorRule, ObjectiveName
 from shared.contracts.rounds import Curvature
+from shared.trajectory.columns import Columns
 
 FIRST_PROBE_SEED = 0
 """Of the first starting vector: the same in every round, so that rounds differ by their data only.
@@ -50,7 +51,7 @@ class HessianDetector:
         start, batch = time.perf_counter(), samples.batch
         choice = chosen_samples(batch, self._rule, policy.distribution)
         chosen = choice.on(batch.observation.device)
-        minibatch = batch.picked(chosen.indices)
+        minibatch = picked(batch, chosen.indices)
         # Of the whole loss the values' part curves without advantages, too.
         if self._rule.objective != "total_loss" and not bool(minibatch.advantage.any()):
             return None
@@ -116,7 +117,7 @@ class HessianDetector:
 def _objective_function(
     name: ObjectiveName,
     policy: ActorCritic,
-    minibatch: Minibatch[Tensor],
+    minibatch: Columns[Tensor],
     weights: Tensor,
     rule: LossRule | None,
 ) -> Callable[[Parameters], Tensor]:

@@ -13,9 +13,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.networks.distributions import Distribution
 from shared.contracts.job_spec import DetectorRule
+from shared.trajectory.columns import Columns
 
 _EVEN_PART = 0.3
 """c, as a part of the mean of |g|^2: stands for what H bends where g is small, and bounds how much
@@ -44,7 +44,7 @@ class SampleChoice(NamedTuple):
 
 
 def chosen_samples(
-    batch: TrainingBatch, rule: DetectorRule, distribution: Distribution, *, start: float = 0.5
+    batch: Columns[Tensor], rule: DetectorRule, distribution: Distribution, *, start: float = 0.5
 ) -> SampleChoice:
     """Return the samples a rule takes from a batch, on the CPU.
 
@@ -73,7 +73,7 @@ def chosen_samples(
     return SampleChoice(available[chosen], weights.float())
 
 
-def _available(batch: TrainingBatch, rule: DetectorRule) -> Tensor:
+def _available(batch: Columns[Tensor], rule: DetectorRule) -> Tensor:
     """Return the indices of the trajectories that a rule allows."""
     wanted = rule.num_trajectories or batch.num_trajectories
     length = batch.num_samples // batch.num_trajectories
@@ -82,7 +82,7 @@ def _available(batch: TrainingBatch, rule: DetectorRule) -> Tensor:
 
 
 def _advantages_and_bends(
-    batch: TrainingBatch, distribution: Distribution
+    batch: Columns[Tensor], distribution: Distribution
 ) -> tuple[Tensor, Tensor]:
     """Return A and |g|^2 + c of all samples, both # [N] float64, on the CPU."""
     with torch.no_grad():

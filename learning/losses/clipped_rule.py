@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from learning.data.arrays import Array
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import CLIPPED_STATS, clipped_objective, clipped_policy
 from learning.networks.step_terms import StepTerms
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,14 +33,14 @@ class ClippedRule(ABC, Generic[H]):
     """The present weight of the KL term."""
 
     @abstractmethod
-    def value_losses(self, value: "Tensor", minibatch: "Minibatch[Tensor]") -> "Tensor":
+    def value_losses(self, value: "Tensor", minibatch: "Columns[Tensor]") -> "Tensor":
         """Return the value loss of each sample # [n], for autograd."""
 
     def loss(
         self,
         outputs: "Tensor",
         value: "Tensor",
-        minibatch: "Minibatch[Tensor]",
+        minibatch: "Columns[Tensor]",
         distribution: "Distribution",
     ) -> "Tensor":
         """Return the loss of a minibatch, # []: see `LossRule`."""
@@ -57,7 +57,7 @@ class ClippedRule(ABC, Generic[H]):
         return total
 
     def policy_term(
-        self, outputs: Array, minibatch: Minibatch[Array], terms: StepTerms[Array]
+        self, outputs: Array, minibatch: Columns[Array], terms: StepTerms[Array]
     ) -> Term[Array]:
         """Return the policy's term of the loss."""
         return clipped_policy(

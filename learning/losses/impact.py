@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from learning.data.arrays import Array
-from learning.data.samples import Minibatch
 from learning.losses.clipped_rule import ClippedRule
 from learning.losses.loss_terms import Term
 from learning.losses.value_terms import SQUARED_STATS, half_squared_error
 from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.trajectory.columns import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +54,7 @@ class ImpactRule(ClippedRule[ImpactHyperparameters]):
 
     value_stats: ClassVar[tuple[str, ...]] = SQUARED_STATS
 
-    def value_losses(self, value: "Tensor", minibatch: "Minibatch[Tensor]") -> "Tensor":
+    def value_losses(self, value: "Tensor", minibatch: "Columns[Tensor]") -> "Tensor":
         """Return the value loss of each sample # [n], for autograd."""
         return 0.5 * (value - minibatch.value_target).square()
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from learning.data.arrays import Array
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import LOG_PROB_STATS, weighted_log_prob
 from learning.losses.value_terms import SQUARED_STATS, half_squared_error
 from learning.networks.step_terms import StepTerms
 from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.trajectory.columns import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,7 @@ class ImpalaRule:
         self,
         outputs: "Tensor",
         value: "Tensor",
-        minibatch: "Minibatch[Tensor]",
+        minibatch: "Columns[Tensor]",
         distribution: "Distribution",
     ) -> "Tensor":
         """Return the loss of a minibatch, # []: see `LossRule`."""
@@ -60,7 +60,7 @@ class ImpalaRule:
         return loss.sum() if self.sums_samples else loss.mean()
 
     def policy_term(
-        self, outputs: Array, minibatch: Minibatch[Array], terms: StepTerms[Array]
+        self, outputs: Array, minibatch: Columns[Array], terms: StepTerms[Array]
     ) -> Term[Array]:
         """Return the policy's term of the loss."""
         return weighted_log_prob(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol
 
 from learning.data.arrays import Array, namespace
-from learning.data.samples import Minibatch
 from learning.networks.step_terms import StepTerms
+from shared.trajectory.columns import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,7 @@ class LossRule(Protocol):
         self,
         outputs: "Tensor",
         value: "Tensor",
-        minibatch: "Minibatch[Tensor]",
+        minibatch: "Columns[Tensor]",
         distribution: "Distribution",
     ) -> "Tensor":
         """Return the loss of a minibatch, # [].
@@ -61,7 +61,7 @@ class LossRule(Protocol):
         ...
 
     def policy_term(
-        self, outputs: Array, minibatch: Minibatch[Array], terms: StepTerms[Array]
+        self, outputs: Array, minibatch: Columns[Array], terms: StepTerms[Array]
     ) -> Term[Array]:
         """Return the policy's term at its outputs # [n, D], distributed as `terms` says."""
         ...
@@ -84,11 +84,9 @@ class MinibatchLoss(Generic[Array]):
     _policy: Term[Array]
     _value: Term[Array]
 
-    def __init__(
-        self, rule: LossRule, minibatch: Minibatch[Array], terms: StepTerms[Array]
-    ) -> None:
+    def __init__(self, rule: LossRule, minibatch: Columns[Array], terms: StepTerms[Array]) -> None:
         self._rule = rule
-        self._minibatch: Minibatch[Array] = minibatch
+        self._minibatch: Columns[Array] = minibatch
         self._terms: StepTerms[Array] = terms
 
     def policy_gradient(self, outputs: Array) -> Array:

@@ -6,9 +6,9 @@ A part whose coefficient is 0 is left out: 0 x infinity would be NaN.
 from typing import TYPE_CHECKING
 
 from learning.data.arrays import Array, namespace
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import Term, means
 from learning.networks.step_terms import StepTerms
+from shared.trajectory.columns import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +19,7 @@ LOG_PROB_STATS = ("policy_loss", "kl", "entropy")
 
 def clipped_policy(
     outputs: Array,
-    minibatch: Minibatch[Array],
+    minibatch: Columns[Array],
     distribution: StepTerms[Array],
     *,
     clip: float,
@@ -56,7 +56,7 @@ def clipped_policy(
 
 def weighted_log_prob(
     outputs: Array,
-    minibatch: Minibatch[Array],
+    minibatch: Columns[Array],
     distribution: StepTerms[Array],
     *,
     weight: float,

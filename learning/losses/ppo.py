@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from learning.data.arrays import Array
-from learning.data.samples import Minibatch
 from learning.losses.clipped_rule import ClippedRule
 from learning.losses.loss_terms import Term
 from learning.losses.value_terms import LIMITED_STATS, bounded_error, clipped_step
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,7 @@ class PpoRule(ClippedRule[PpoHyperparameters]):
 
     value_stats: ClassVar[tuple[str, ...]] = LIMITED_STATS
 
-    def value_losses(self, value: "Tensor", minibatch: "Minibatch[Tensor]") -> "Tensor":
+    def value_losses(self, value: "Tensor", minibatch: "Columns[Tensor]") -> "Tensor":
         """Return the value loss of each sample # [n], for autograd."""
         target, limit = minibatch.value_target, self.hyperparameters.value_clip
         squared_error = (value - target).square()

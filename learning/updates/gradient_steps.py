@@ -13,10 +13,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from learning.data.samples import SAMPLE_FIELDS, Minibatch
 from learning.updates.cuda_graphs import Recorder, Work
 from learning.updates.gradient import GradientSource
 from learning.updates.optimiser import FlatAdam
+from shared.trajectory.columns import Columns
 
 S = TypeVar("S")
 
@@ -34,9 +34,9 @@ class StepsTaken:
 
 
 def take_steps(
-    minibatches: Iterable[Minibatch[Tensor]],
+    minibatches: Iterable[Columns[Tensor]],
     adam: FlatAdam,
-    source: GradientSource[Minibatch[Tensor]],
+    source: GradientSource[Columns[Tensor]],
     *,
     recorder: Recorder | None,
 ) -> StepsTaken:
@@ -80,10 +80,10 @@ def summed_up(steps: Sequence[list[float] | None]) -> StepsTaken:
 class _Recording:
     """One size's step, and the tensors it reads its minibatch from."""
 
-    minibatch: Minibatch[Tensor]
+    minibatch: Columns[Tensor]
     replay: Work
 
-    def take(self, minibatch: Minibatch[Tensor]) -> None:
+    def take(self, minibatch: Columns[Tensor]) -> None:
         for given, kept in _by_type(minibatch, self.minibatch):
             torch._foreach_copy_(kept, given)
         self.replay()
@@ -93,7 +93,7 @@ class _ReplayedSteps:
     """Takes steps without waiting for any of them."""
 
     def __init__(
-        self, adam: FlatAdam, source: GradientSource[Minibatch[Tensor]], recorder: Recorder
+        self, adam: FlatAdam, source: GradientSource[Columns[Tensor]], recorder: Recorder
     ) -> None:
         self._adam = adam
         self._source = source
@@ -103,7 +103,7 @@ class _ReplayedSteps:
         self._sums: Tensor | None = None
         self._count = 0
 
-    def take(self, minibatch: Minibatch[Tensor]) -> None:
+    def take(self, minibatch: Columns[Tensor]) -> None:
         """Take one step; the second of a size is recorded."""
         size = len(minibatch.advantage)
         self._count += 1
@@ -112,7 +112,7 @@ class _ReplayedSteps:
             self._step(minibatch)
             return
         if size not in self._recordings:
-            kept = Minibatch(**{name: getattr(minibatch, name).clone() for name in SAMPLE_FIELDS})
+            kept = minibatch.mapped(torch.clone)
             replay = self._recorder.record(lambda: self._step(kept))
             self._recordings[size] = _Recording(kept, replay)
         self._recordings[size].take(minibatch)
@@ -127,7 +127,7 @@ class _ReplayedSteps:
             num_skipped=self._count - num_taken,
         )
 
-    def _step(self, minibatch: Minibatch[Tensor]) -> None:
+    def _step(self, minibatch: Columns[Tensor]) -> None:
         row = self._adam.apply_unwatched(self._source.gradient(minibatch))
         if self._sums is None:
             self._sums = torch.zeros_like(row)
@@ -135,13 +135,12 @@ class _ReplayedSteps:
 
 
 def _by_type(
-    given: Minibatch[Tensor], kept: Minibatch[Tensor]
+    given: Columns[Tensor], kept: Columns[Tensor]
 ) -> Iterable[tuple[list[Tensor], list[Tensor]]]:
     """Return tensors of one type side by side: those are copied by one kernel."""
     pairs: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-    for name in SAMPLE_FIELDS:
-        source = getattr(given, name)
+    for name, source in given.arrays.items():
         sources, targets = pairs.setdefault(source.dtype, ([], []))
         sources.append(source)
-        targets.append(getattr(kept, name))
+        targets.append(kept.arrays[name])
     return pairs.values()

@@ -6,11 +6,11 @@
 from typing import Generic, Protocol
 
 from learning.data.arrays import Array
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, MinibatchLoss
 from learning.networks.actor_critic import FlatGradient, SplitLoss
 from learning.networks.step_terms import StepTerms
 from learning.updates.gradient import Gradient
+from shared.trajectory.columns import Columns
 
 
 class Differentiate(Protocol[Array]):
@@ -49,7 +49,7 @@ class NetworkGradients(Generic[Array]):
         self._into = into
         self._policy_version = policy_version
 
-    def gradient(self, samples: Minibatch[Array]) -> Gradient:
+    def gradient(self, samples: Columns[Array]) -> Gradient:
         """Return the gradient over some samples."""
         loss: MinibatchLoss[Array] = MinibatchLoss(self._rule, samples, self._terms)
         self._differentiate(samples.observation, loss, gradient=self._into)

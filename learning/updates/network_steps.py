@@ -22,9 +22,7 @@ from learning.cpu.halved_steps import (
 )
 from learning.cpu.second_process import SecondProcess, SecondProcessLostError
 from learning.data.arrays import Array, Floats
-from learning.data.batch import TrainingBatch
 from learning.data.minibatch import ShuffledMinibatches
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.step_terms import StepTerms
@@ -37,6 +35,7 @@ from learning.updates.rank_gradients import RankGradients
 from learning.updates.rank_group import RankGroup
 from learning.updates.steps import GradientHyperparameters, StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.trajectory.columns import Columns
 
 _LOG = logging.getLogger(__name__)
 
@@ -117,7 +116,7 @@ class NetworkSteps:
 
     def take(
         self,
-        batch: TrainingBatch,
+        batch: Columns[Tensor],
         rule: LossRule,
         *,
         generator: torch.Generator,
@@ -159,7 +158,7 @@ class NetworkSteps:
 
     def _steps(
         self,
-        batch: TrainingBatch,
+        batch: Columns[Tensor],
         rule: LossRule,
         generator: torch.Generator,
         policy_version: int,
@@ -175,7 +174,7 @@ class NetworkSteps:
         )
         network = self._network
 
-        def of_all(own: GradientSource[Minibatch[Array]]) -> GradientSource[Minibatch[Array]]:
+        def of_all(own: GradientSource[Columns[Array]]) -> GradientSource[Columns[Array]]:
             if group is None:
                 return own
             return RankGradients(
@@ -220,7 +219,7 @@ class NetworkSteps:
             )
             return take_watched_steps(minibatches.arrays(orders), self.adam, of_all(by_numpy))
 
-    def _offered(self, batch: TrainingBatch) -> SecondProcess | None:
+    def _offered(self, batch: Columns[Tensor]) -> SecondProcess | None:
         """Return the second process where it is there and saves more than sending samples costs."""
         work = self._network.separate_multiplications * self._num_epochs
         pays = work * batch.num_samples >= MIN_MULTIPLICATIONS
@@ -228,7 +227,7 @@ class NetworkSteps:
 
     def _work(
         self,
-        batch: TrainingBatch,
+        batch: Columns[Tensor],
         minibatches: ShuffledMinibatches,
         orders: Sequence[Tensor],
         rule: LossRule,

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from learning.data.arrays import Array
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.updates.gradient import Gradient, GradientSource
 from learning.updates.rank_group import RankGroup
+from shared.trajectory.columns import Columns
 
 
 class RankGradients(Generic[Array]):
@@ -24,7 +24,7 @@ class RankGradients(Generic[Array]):
 
     def __init__(
         self,
-        own: GradientSource[Minibatch[Array]],
+        own: GradientSource[Columns[Array]],
         group: RankGroup,
         *,
         rule: LossRule,
@@ -42,7 +42,7 @@ class RankGradients(Generic[Array]):
             sizes: Samples of each whole minibatch, in the order they are asked for.
             policy_version: Of the policy that the update begins with.
         """
-        self._own: GradientSource[Minibatch[Array]] = own
+        self._own: GradientSource[Columns[Array]] = own
         self._group = group
         self._sums = rule.sums_samples
         self._sizes = sizes
@@ -50,7 +50,7 @@ class RankGradients(Generic[Array]):
         self._both = like.new_zeros(len(like) + len(stat_names(rule)))
         self._flat, self._stats = self._both[: len(like)], self._both[len(like) :]
 
-    def gradient(self, samples: Minibatch[Array]) -> Gradient:
+    def gradient(self, samples: Columns[Array]) -> Gradient:
         """Return the gradient over a whole minibatch, given this rank's rows of it."""
         whole, number = next(self._sizes), len(samples.observation)
         if number:

@@ -11,7 +11,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from learning.cpu.torch_settings import configure_torch
-from learning.data.batch import TrainingBatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.building import build_network
 from learning.updates.network_steps import NetworkSteps
@@ -28,6 +27,7 @@ from learning.updates.optimiser import FlatAdam
 from learning.updates.rank_group import RankGroup, RankGroupError
 from learning.updates.steps import GradientHyperparameters
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.trajectory.columns import Columns
 
 _ORPHANED = 1
 
@@ -69,7 +69,6 @@ class RankWork:
     generator: bytes
     """State of what orders are drawn from."""
     columns: tuple[Column, ...]
-    num_trajectories: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +128,10 @@ class RankPlace:
         )
 
 
-def columns_of(batch: TrainingBatch) -> Iterator[tuple[Column, Tensor]]:
+def columns_of(batch: Columns[Tensor]) -> Iterator[tuple[Column, Tensor]]:
     """Yield the tensors of a batch and what to say of them."""
-    for field in fields(TrainingBatch):
-        value = getattr(batch, field.name)
-        if isinstance(value, Tensor):
-            yield Column(name=field.name, shape=tuple(value.shape), dtype=value.dtype), value
+    for name, value in batch.arrays.items():
+        yield Column(name=name, shape=tuple(value.shape), dtype=value.dtype), value
 
 
 def flats_of(adam: FlatAdam) -> Iterator[Tensor]:
@@ -187,14 +184,14 @@ class Follower:
             self._built = form, form.steps(self._device)
         return self._built[1]
 
-    def _batch(self, work: RankWork) -> TrainingBatch:
+    def _batch(self, work: RankWork) -> Columns[Tensor]:
         tensors = {
             column.name: torch.empty(column.shape, dtype=column.dtype, device=self._device)
             for column in work.columns
         }
         for tensor in tensors.values():
             self._group.copy_first(tensor)
-        return TrainingBatch(**tensors, num_trajectories=work.num_trajectories)
+        return Columns(**tensors)
 
 
 def follow(learner: Connection, place: RankPlace) -> None:

@@ -18,8 +18,8 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.network_steps import NetworkSteps
@@ -40,6 +40,7 @@ from learning.updates.rank_process import (
 )
 from learning.updates.steps import GradientHyperparameters
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.trajectory.columns import Columns
 
 _LOG = logging.getLogger(__name__)
 
@@ -286,7 +287,7 @@ class RankedSteps:
 
     def take(
         self,
-        batch: TrainingBatch,
+        batch: Columns[Tensor],
         rule: LossRule,
         *,
         generator: torch.Generator,
@@ -306,7 +307,6 @@ class RankedSteps:
             adam_steps=self.adam.steps,
             generator=generator.get_state().numpy().tobytes(),
             columns=tuple(column for column, _ in columns),
-            num_trajectories=batch.num_trajectories,
         )
 
         def here(group: RankGroup) -> dict[str, float]:

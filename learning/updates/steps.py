@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 import torch
+from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.optimiser import FlatAdam
@@ -13,6 +13,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 
 GradientHyperparameters: TypeAlias = (
     PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters
@@ -33,7 +34,7 @@ class Steps(Protocol):
 
     def take(
         self,
-        batch: TrainingBatch,
+        batch: Columns[Tensor],
         rule: LossRule,
         *,
         generator: torch.Generator,

@@ -295,7 +295,7 @@ def _filled(trajectories: Sequence[Trajectory], samples: int) -> list[Trajectory
     """Return trajectories with so many samples together, or a few more; some come again."""
     filled: list[Trajectory] = []
     for trajectory in itertools.cycle(trajectories):
-        filled.append(replace(trajectory, actor_index=len(filled)))
+        filled.append(trajectory.replaced(actor_index=len(filled)))
         if _num_steps(filled) >= samples:
             return filled
     raise ValueError("no trajectory")

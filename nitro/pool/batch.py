@@ -5,7 +5,7 @@ each), `F` episodes cut by a time limit, `E` finished episodes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nitro.pool.policy import Policy
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.trajectory.columns import Columns, side_by_side
 from shared.trajectory.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -21,16 +22,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FlatBatch:
-    """A batch's steps in one axis of `T * n`: step `t` of column `i` is `t * n + i`."""
-
-    observations: Array  # [T * n, *obs]
-    actions: Array  # [T * n, *act]
-    log_probs: Array  # [T * n] float32
-    rewards: Array  # [T * n] float32
-    terminated: Array  # [T * n] bool
-    truncated: Array  # [T * n] bool
+_STEPS = ("observations", "actions", "log_probs", "rewards", "terminated", "truncated")
+_FINALS = ("last_observations", "final_observations", "final_steps", "final_columns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,22 +43,6 @@ class EpisodePart:
     terminated: bool
     truncated: bool
     """Both are False where the fragment ended first; the next batch may go on with the episode."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TensorBatch:
-    """A batch's arrays as torch tensors, of the same names and shapes."""
-
-    observations: "Tensor"  # [T, n, *obs]
-    last_observations: "Tensor"  # [n, *obs]
-    actions: "Tensor"  # [T, n, *act]
-    log_probs: "Tensor"  # [T, n]
-    rewards: "Tensor"  # [T, n]
-    terminated: "Tensor"  # [T, n] bool
-    truncated: "Tensor"  # [T, n] bool
-    final_observations: "Tensor"  # [F, *obs]
-    final_steps: "Tensor"  # [F] int64
-    final_columns: "Tensor"  # [F] int64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,8 +115,10 @@ class Batch:
         """Dollars that the round was billed; None until all of it is, with a later round's plan."""
         return self.bill()
 
-    def torch(self, device: object = "cpu") -> TensorBatch:
-        """Return the arrays as tensors on a device, copied.
+    def torch(self, device: object = "cpu") -> "Columns[Tensor]":
+        """Return all but what is told of columns and episodes as tensors on a device, copied.
+
+        They have the same names and shapes: `batch.torch("cuda").observations`.
 
         Args:
             device: As torch has it, `cuda` for example.
@@ -149,16 +128,18 @@ class Batch:
         """
         import torch
 
-        names = (field.name for field in fields(TensorBatch))
-        return TensorBatch(
-            **{name: torch.tensor(getattr(self, name), device=device) for name in names}  # type: ignore[arg-type]
-        )
+        arrays = self._named(*_STEPS, *_FINALS)
+        return arrays.mapped(lambda array: torch.tensor(array, device=device))  # type: ignore[arg-type]
 
-    def flat(self) -> FlatBatch:
-        """Return the steps in one axis of `T * n`, time first."""
-        names = (field.name for field in fields(FlatBatch))
-        arrays = {name: getattr(self, name) for name in names}
-        return FlatBatch(**{name: a.reshape(-1, *a.shape[2:]) for name, a in arrays.items()})
+    def flat(self) -> Columns[Array]:
+        """Return the steps in one axis of `T * n`, time first: step `t` of column `i` is `t n + i`.
+
+        They have the same names: `batch.flat().rewards` # [T * n].
+        """
+        return self._named(*_STEPS).mapped(lambda array: array.reshape(-1, *array.shape[2:]))
+
+    def _named(self, *names: str) -> Columns[Array]:
+        return Columns(**{name: getattr(self, name) for name in names})
 
     def episodes(self) -> list[EpisodePart]:
         """Return the parts of episodes that lie in the batch, by column, then in order of time."""
@@ -210,58 +191,32 @@ def batch_of(
         num_launched: Actors of the round.
         bill: Returns what the round was billed, once that is known.
     """
-
-    def side_by_side(name: str) -> Array:
-        return _read_only(np.concatenate([getattr(t, name) for t in trajectories], axis=1))
-
-    def one_after_the_other(name: str) -> Array:
-        return _read_only(np.concatenate([getattr(t, name) for t in trajectories]))
-
-    observation = side_by_side("observation")
-    steps, columns, finals = _finals(trajectories)
+    whole = side_by_side(trajectories)
+    t, b = whole.final_rows
+    by_column = np.lexsort((t, b))
+    for array in whole.arrays.values():
+        array.flags.writeable = False
     per_column = [
         (t.actor_index, t.policy_version) for t in trajectories for _ in range(t.num_envs)
     ]
     return Batch(
-        observations=observation[:-1],
-        last_observations=observation[-1],
-        actions=side_by_side("action"),
-        log_probs=side_by_side("log_prob"),
-        rewards=side_by_side("reward"),
-        terminated=side_by_side("terminated"),
-        truncated=side_by_side("truncated"),
-        final_observations=finals,
-        final_steps=steps,
-        final_columns=columns,
+        observations=whole.observation[:-1],
+        last_observations=whole.observation[-1],
+        actions=whole.action,
+        log_probs=whole.log_prob,
+        rewards=whole.reward,
+        terminated=whole.terminated,
+        truncated=whole.truncated,
+        final_observations=whole.final_observation[by_column],
+        final_steps=t[by_column],
+        final_columns=b[by_column],
         actors=np.array([actor for actor, _ in per_column], np.int64),
         versions=np.array([version for _, version in per_column], np.int64),
-        returns=one_after_the_other("episode_returns"),
-        lengths=one_after_the_other("episode_lengths"),
+        returns=whole.episode_returns,
+        lengths=whole.episode_lengths,
         round=trajectories[0].round,
         num_launched=num_launched,
         environment=environment,
         policy=policy,
         bill=bill,
     )
-
-
-def _finals(trajectories: Sequence[Trajectory]) -> tuple[Array, Array, Array]:
-    """Return step, column and last observation of the episodes that were cut, by column."""
-    steps, columns, observations, before = [], [], [], 0
-    for trajectory in trajectories:
-        cut = np.argwhere(trajectory.truncated & ~trajectory.terminated)  # [F, 2], by step
-        by_column = np.lexsort((cut[:, 0], cut[:, 1]))
-        steps.append(cut[by_column, 0])
-        columns.append(cut[by_column, 1] + before)
-        observations.append(trajectory.final_observation[by_column])
-        before += trajectory.num_envs
-    return (
-        np.concatenate(steps).astype(np.int64),
-        np.concatenate(columns).astype(np.int64),
-        _read_only(np.concatenate(observations)),
-    )
-
-
-def _read_only(array: Array) -> Array:
-    array.flags.writeable = False
-    return array

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.detectors.detector import PolicySamples, UpdateStart
 from learning.detectors.hessian import HessianDetector
 from learning.networks.dense_policy import DensePolicy
@@ -25,6 +24,7 @@ from nitro.pool.policy_maps import Module, PolicyMap, policy_of
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.contracts.rounds import Curvature
+from shared.trajectory.columns import Columns
 
 _DISCOUNT = 0.99
 
@@ -83,14 +83,14 @@ def _distribution(environment: EnvironmentSpec) -> Distribution:
     return discrete_distribution(environment.action)[0]
 
 
-def _samples(batch: Batch, advantages: Array, before: DensePolicy) -> TrainingBatch:
+def _samples(batch: Batch, advantages: Array, before: DensePolicy) -> Columns[Tensor]:
     """Return a batch's samples as a detector takes them: one column after the other."""
     seen = batch.policy.seen(batch.observations, batch.environment)
     observation, action, log_prob, advantage = (
         _by_column(each) for each in (seen, batch.actions, batch.log_probs, advantages)
     )
     nothing = torch.zeros_like(log_prob)
-    return TrainingBatch(
+    return Columns(
         observation=observation,
         action=action,
         advantage=advantage,
@@ -100,8 +100,7 @@ def _samples(batch: Batch, advantages: Array, before: DensePolicy) -> TrainingBa
         outputs=before.policy_outputs(observation).detach(),
         behaviour_log_prob=log_prob,
         # What an actor brings is one fragment, whatever its environments: so actors are priced.
-        num_trajectories=len(np.unique(batch.actors)),
-    )
+    ).of_trajectories(len(np.unique(batch.actors)))
 
 
 def _by_column(array: Array) -> Tensor:

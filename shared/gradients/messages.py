@@ -8,7 +8,7 @@ Legend: P parameters; S stats; n samples.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from shared.contracts.gradients import MAX_MESSAGE_BYTES
 from shared.trajectory import codec
+from shared.trajectory.columns import Column, Columns, ColumnsError, checked
 
 VERSION = "2"
 """Of all three kinds; another one is refused."""
@@ -56,32 +57,6 @@ class Weights:
         flat = _floats(arrays, "flat")
         version = _number(header, "version")
         return cls(version=version, flat=flat, network=header["network"], loss=header["loss"])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Slice:
-    """Samples of one gradient: arrays by their names in a minibatch."""
-
-    arrays: Mapping[str, Floats]  # [n, ...] each
-
-    def encode(self) -> bytes:
-        """Return it as bytes."""
-        return _encoded("slice", self.arrays, {})
-
-    @classmethod
-    def decode(cls, data: bytes, *, names: frozenset[str]) -> Self:
-        """Return what was encoded, with arrays of exactly these names.
-
-        Raises:
-            GradientMessageError: This is no slice.
-        """
-        arrays, _ = _decoded("slice", data, set())
-        if arrays.keys() != names:
-            raise GradientMessageError(f"a slice has {sorted(names)}, not {sorted(arrays)}")
-        found = {name: _rows(name, array) for name, array in arrays.items()}
-        if len({len(array) for array in found.values()}) != 1:
-            raise GradientMessageError("the arrays of a slice are not equally long")
-        return cls(arrays=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -140,6 +115,27 @@ class GradientMessage:
         )
 
 
+def encode_slice(samples: Columns[Floats]) -> bytes:
+    """Return the samples of one gradient as bytes."""
+    return _encoded("slice", samples.arrays, {})
+
+
+def decode_slice(data: bytes, *, names: Iterable[str]) -> Columns[Floats]:
+    """Return the samples that were encoded, with columns # [n, ...] float32 of exactly these names.
+
+    Raises:
+        GradientMessageError: These are no samples.
+    """
+    arrays, _ = _decoded("slice", data, set())
+    try:
+        checked(arrays, dict.fromkeys(names, Column(item=None)), axes=lambda _name: ("n",))
+    except ColumnsError as error:
+        raise GradientMessageError(f"a slice: {error}") from error
+    if max(array.ndim for array in arrays.values()) > 2:
+        raise GradientMessageError("a slice: holds samples that are no vectors")
+    return Columns(**arrays)
+
+
 def _encoded(kind: str, arrays: Mapping[str, Floats], header: Mapping[str, str]) -> bytes:
     return codec.encode(arrays, {"kind": kind, "format": VERSION, **header})
 
@@ -165,12 +161,6 @@ def _floats(
     array = arrays.get(name)
     if array is None or array.dtype != dtype or array.ndim != 1:
         raise GradientMessageError(f"{name} is not there, or no vector of {dtype.__name__}")
-    return array
-
-
-def _rows(name: str, array: Floats) -> Floats:
-    if array.dtype != np.float32 or array.ndim not in (1, 2):
-        raise GradientMessageError(f"{name:.40} is {array.dtype}{list(array.shape)}")
     return array
 
 

@@ -14,15 +14,17 @@ stays as it is.
 
 import math
 from collections.abc import Mapping
-from typing import cast
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-Array = NDArray[np.generic]
+from shared.trajectory.columns import Array, Column, checked
+
 Images = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
+_FRAMES: tuple[str, ...] = ("frame", "final_frame")
+_MARKS: tuple[str, ...] = ("terminated", "truncated")
 
 
 def packed(arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -36,9 +38,8 @@ def packed(arrays: Mapping[str, Array]) -> dict[str, Array]:
     if observation.dtype != np.uint8 or observation.ndim != 5:
         return arrays
     end, cut = _marks(arrays)
-    images, finals = cast("Images", observation), cast("Images", final_observation)
-    frame = _single(images, _begins(end))
-    final_frame = _single_finals(finals, images, cut)
+    frame = _single(observation, _begins(end))
+    final_frame = _single_finals(final_observation, observation, cut)
     if frame is None or final_frame is None:
         return arrays
     del arrays["observation"], arrays["final_observation"]
@@ -65,13 +66,17 @@ def unpacked(
         raise ValueError("holds both frame and observation, expected one of them")
     if len(observation_shape) != 3:
         raise ValueError(f"frame is not allowed for observations of shape {observation_shape}")
-    frame, final_frame = _frames(arrays, "frame"), _frames(arrays, "final_frame")
+    single = {name: arrays.pop(name) for name in _FRAMES if name in arrays}
+    marks = {name: arrays[name] for name in _MARKS if name in arrays}
+    checked(marks, dict.fromkeys(_MARKS, Column(np.dtype(np.bool_))))
     end, cut = _marks(arrays)
     num_stacked, *size = observation_shape
     begin = _begins(end)
     num_frames = begin.size + int(np.count_nonzero(begin)) * (num_stacked - 1)
-    _expect("frame", frame, (num_frames, *size))
-    _expect("final_frame", final_frame, (int(np.count_nonzero(cut)), *size))
+    counts = zip(_FRAMES, (num_frames, int(np.count_nonzero(cut))), strict=True)
+    forms = {name: Column(np.dtype(np.uint8), (count, *size)) for name, count in counts}
+    checked(single, forms, axes=lambda _name: ())
+    frame, final_frame = single["frame"], single["final_frame"]
     num_bytes = (begin.size + len(final_frame)) * math.prod(observation_shape)
     if num_bytes > max_bytes:
         raise ValueError(f"observation takes {num_bytes} bytes, at most {max_bytes} are allowed")
@@ -84,31 +89,10 @@ def unpacked(
     }
 
 
-def _frames(arrays: dict[str, Array], name: str) -> Images:
-    array = arrays.pop(name, None)
-    if array is None or array.dtype != np.uint8:
-        raise ValueError(f"{name} is {'missing' if array is None else array.dtype}, expected uint8")
-    return cast("Images", array)
-
-
 def _marks(arrays: Mapping[str, Array]) -> tuple[Flags, Flags]:
     """Return where episodes end and where final observations follow, both # [T, B]."""
-    terminated, truncated = _mark(arrays, "terminated"), _mark(arrays, "truncated")
-    if terminated.shape != truncated.shape:
-        raise ValueError(f"terminated has shape {terminated.shape}, truncated {truncated.shape}")
+    terminated, truncated = arrays["terminated"], arrays["truncated"]
     return terminated | truncated, truncated & ~terminated
-
-
-def _mark(arrays: Mapping[str, Array], name: str) -> Flags:
-    mark = arrays.get(name)
-    if mark is None or mark.dtype != np.bool_ or mark.ndim != 2 or 0 in mark.shape:
-        raise ValueError(f"{name} must be booleans of shape (T, B)")
-    return cast("Flags", mark)
-
-
-def _expect(name: str, array: Images, shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
 
 
 def _single(observation: Images, begin: Flags) -> Images | None:

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,14 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.message import JOB_ID_FORM
 from shared.trajectory import codec, frames
+from shared.trajectory.columns import (
+    Array,
+    Column,
+    ColumnsError,
+    Experience,
+    Schema,
+    checked,
+)
 from shared.trajectory.snapshots import joined, parted
 
 _TRAJECTORY_FORMAT = "nitro-trajectory/4"
@@ -36,84 +44,117 @@ _MAX_EPISODE_BYTES = 2**16
 _JOB_ID = re.compile(JOB_ID_FORM)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _NUMBERS = ("round", "actor_index", "policy_version", "dropped_episodes")
-_FINITE = ("observation", "final_observation", "action", "reward", "log_prob", "episode_returns")
-_ARRAYS = (*_FINITE, "terminated", "truncated", "episode_lengths")
 _SNAPSHOTS = ("snapshot", "snapshot_size")
 _EARLIER = "earlier_return"
 _ANEW = ("begun_anew", "lost_replays")
+_EPISODE: Schema = {
+    "episode_return": Column(np.dtype(np.float64)),
+    "length": Column(np.dtype(np.int64)),
+}
 
 
 class TrajectoryError(ValueError):
     """Bytes that hold no valid trajectory or episode; the message names the field."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Result:
-    """What a trajectory and an episode have in common: where they belong."""
+class Trajectory(Experience):
+    """`T` steps of `B` environments under one policy version, and the round they belong to.
+
+    Columns, see `experience_schema`:
+        observation: What the policy saw; the last row is there to bootstrap from.
+        final_observation: Last observation of each episode cut by a time limit, one row per (t, b)
+            that is truncated and not terminated, in (t, b) order.
+        action: As sampled: float32 before rescaling and clipping, or int64 numbered from 0.
+        reward: As the environment gave it.
+        log_prob: Log-probability (density) of `action` under the behaviour policy.
+        episode_returns: Undiscounted returns of the episodes that ended here, in the order they
+            ended; of whole games where episodes are lives.
+        terminated, truncated, episode_lengths: As their names say.
+
+    Attributes:
+        policy_version: Version of the weights that every action was chosen by.
+        dropped_episodes: Episodes that were left out because something was not finite.
+        begun_anew: Episodes that were to go on, and began anew: where they were left could not be
+            read.
+        lost_replays: Those of them whose repeated actions gave another episode.
+        snapshots: Where each environment's episode was left, for whoever goes on with it; none
+            where every fragment begins with a reset. Only `shared.environments.state` reads them.
+        earlier_returns: Discounted return of each environment's episode before the first step here:
+            of what others did, and 0 where it began here; none where there are no snapshots.
+    """
+
+    __slots__ = ("job_id", *_NUMBERS, *_ANEW, "snapshots", "earlier_returns")
+
+    def __init__(
+        self,
+        *,
+        job_id: str,
+        round: int,
+        actor_index: int,
+        policy_version: int,
+        dropped_episodes: int = 0,
+        begun_anew: int = 0,
+        lost_replays: int = 0,
+        snapshots: tuple[bytes, ...] = (),
+        earlier_returns: tuple[float, ...] = (),
+        **arrays: Array,
+    ) -> None:
+        super().__init__(**arrays)
+        self.job_id = job_id
+        self.round = round
+        self.actor_index = actor_index
+        self.policy_version = policy_version
+        self.dropped_episodes = dropped_episodes
+        self.begun_anew = begun_anew
+        self.lost_replays = lost_replays
+        self.snapshots = snapshots
+        self.earlier_returns = earlier_returns
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return this trajectory with other columns or attributes."""
+        own = {name: getattr(self, name) for name in Trajectory.__slots__}
+        return type(self)(**(own | self.arrays | changes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """Outcome of one evaluation episode under the deterministic policy."""
 
     job_id: str
     round: int
     actor_index: int
     policy_version: int
-    """Version of the weights that every action was chosen by."""
-    dropped_episodes: int = 0
-    """Episodes that were left out because something in them was not finite."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Trajectory(_Result):
-    """`T` steps of `B` environments under one policy version."""
-
-    observation: NDArray[np.float32] | NDArray[np.uint8]  # [T+1, B, *obs]
-    """What the policy saw; the last row is there to bootstrap from."""
-    final_observation: NDArray[np.float32] | NDArray[np.uint8]  # [F, *obs]
-    """Last observation of each episode cut by a time limit, one row per (t, b) that is truncated
-    and not terminated, in (t, b) order."""
-    action: NDArray[np.float32] | NDArray[np.int64]  # [T, B, *act]
-    """As sampled: float32 before rescaling and clipping, or int64 numbered from 0."""
-    reward: NDArray[np.float32]  # [T, B]
-    terminated: NDArray[np.bool_]  # [T, B]
-    truncated: NDArray[np.bool_]  # [T, B]
-    log_prob: NDArray[np.float32]  # [T, B]
-    """Log-probability (density) of `action` under the behaviour policy."""
-    episode_returns: NDArray[np.float32]  # [E]
-    """Undiscounted returns of the episodes that ended here, in the order they ended; of whole games
-    where episodes are lives."""
-    episode_lengths: NDArray[np.int32]  # [E]
-    begun_anew: int = 0
-    """Episodes that were to go on, and began anew: where they were left could not be read."""
-    lost_replays: int = 0
-    """Those of them whose repeated actions gave another episode."""
-    snapshots: tuple[bytes, ...] = ()
-    """Where each environment's episode was left, for whoever goes on with it; none where every
-    fragment begins with a reset. Only `shared.environments.state` reads them."""
-    earlier_returns: tuple[float, ...] = ()
-    """Discounted return of each environment's episode before the first step here: of what others
-    did, and 0 where it began here; none where every fragment begins with a reset."""
-
-    @property
-    def num_steps(self) -> int:
-        """Environment steps over all environments, T * B."""
-        return int(self.reward.size)
-
-    @property
-    def num_envs(self) -> int:
-        """Environments side by side, B."""
-        return int(self.reward.shape[1])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Episode(_Result):
-    """Outcome of one evaluation episode under the deterministic policy."""
-
     episode_return: float
     """Undiscounted."""
     length: int
+    dropped_episodes: int = 0
+
+
+def experience_schema(environment: EnvironmentSpec) -> Schema:
+    """Return what actors bring of an environment."""
+    observation = Column(
+        np.dtype(environment.observation.dtype), item=tuple(environment.observation.shape)
+    )
+    choices = _num_choices(environment.action)
+    action = Column(np.dtype(np.int64), item=() if choices is None else choices.shape)
+    if isinstance(environment.action, ContinuousActionSpec):
+        action = Column(item=(len(environment.action.low),))
+    return {
+        "observation": observation,
+        "final_observation": observation,
+        "action": action,
+        "reward": Column(),
+        "log_prob": Column(),
+        "episode_returns": Column(),
+        "terminated": Column(np.dtype(np.bool_)),
+        "truncated": Column(np.dtype(np.bool_)),
+        "episode_lengths": Column(np.dtype(np.int32)),
+    }
 
 
 def encode_trajectory(trajectory: Trajectory) -> bytes:
     """Return the trajectory as bytes for the cache; equal trajectories give equal bytes."""
-    arrays = frames.packed({name: getattr(trajectory, name) for name in _ARRAYS})
+    arrays = frames.packed(trajectory.arrays)
     arrays.update(zip(_SNAPSHOTS, joined(trajectory.snapshots), strict=True))
     arrays[_EARLIER] = np.array(trajectory.earlier_returns, np.float64)
     numbers = {name: str(getattr(trajectory, name)) for name in _ANEW}
@@ -139,18 +180,18 @@ def decode_trajectory(
     snapshots, earlier_returns = _snapshots(arrays), _earlier_returns(arrays)
     try:
         arrays = frames.unpacked(arrays, environment.observation.shape, max_bytes=max_bytes)
+        checked(arrays, experience_schema(environment), finite=True)
     except ValueError as error:
         raise TrajectoryError(str(error)) from error
-    _check_types(arrays, environment)
     trajectory = Trajectory(
         **_identity(payload.metadata),
         begun_anew=_number(payload.metadata, "begun_anew"),
         lost_replays=_number(payload.metadata, "lost_replays"),
         snapshots=snapshots,
         earlier_returns=earlier_returns,
-        **arrays,  # type: ignore[arg-type] # names and dtypes have just been checked
+        **arrays,  # type: ignore[arg-type] # none has an attribute's name: that has been checked
     )
-    _check_shapes(trajectory, environment)
+    _check_counts(trajectory, environment)
     _check_values(trajectory, environment)
     return trajectory
 
@@ -172,9 +213,10 @@ def decode_episode(data: bytes) -> Episode:
     """
     payload = _payload(data, _EPISODE_FORMAT, _MAX_EPISODE_BYTES)
     arrays = payload.arrays
-    _expect_dtypes(arrays, {"episode_return": np.dtype(np.float64), "length": np.dtype(np.int64)})
-    for name, array in arrays.items():
-        _expect_shape(name, array, ())
+    try:
+        checked(arrays, _EPISODE, axes=lambda _name: ())
+    except ColumnsError as error:
+        raise TrajectoryError(str(error)) from error
     episode_return, length = float(arrays["episode_return"].item()), int(arrays["length"].item())
     if not math.isfinite(episode_return):
         raise TrajectoryError(f"episode_return is {episode_return}, expected a finite number")
@@ -184,7 +226,7 @@ def decode_episode(data: bytes) -> Episode:
 
 
 def _encoded(
-    arrays: Mapping[str, codec.Array], result: _Result, result_format: str, **more: str
+    arrays: Mapping[str, codec.Array], result: Trajectory | Episode, result_format: str, **more: str
 ) -> bytes:
     numbers = {name: str(getattr(result, name)) for name in _NUMBERS}
     metadata = {"format": result_format, "job_id": result.job_id, **numbers, **more}
@@ -238,52 +280,34 @@ def _field(metadata: Mapping[str, str], field: str, form: re.Pattern[str], expec
     return text
 
 
-def _check_types(arrays: Mapping[str, codec.Array], environment: EnvironmentSpec) -> None:
-    expected = dict.fromkeys(_ARRAYS, np.dtype(np.float32)) | {
-        "observation": np.dtype(environment.observation.dtype),
-        "final_observation": np.dtype(environment.observation.dtype),
-        "terminated": np.dtype(np.bool_),
-        "truncated": np.dtype(np.bool_),
-        "episode_lengths": np.dtype(np.int32),
-    }
-    if not isinstance(environment.action, ContinuousActionSpec):
-        expected["action"] = np.dtype(np.int64)
-    _expect_dtypes(arrays, expected)
-
-
-def _check_shapes(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
-    steps = trajectory.reward.shape  # [T, B]
-    if len(steps) != 2 or 0 in steps:
-        raise TrajectoryError(f"reward has shape {steps}, expected (T, B) with T >= 1 and B >= 1")
-    observation, action = environment.observation.shape, _action_shape(environment.action)
-    _expect_shape("observation", trajectory.observation, (steps[0] + 1, steps[1], *observation))
-    _expect_shape("action", trajectory.action, (*steps, *action))
-    _expect_shape("terminated", trajectory.terminated, steps)
-    _expect_shape("truncated", trajectory.truncated, steps)
-    _expect_shape("log_prob", trajectory.log_prob, steps)
-    if len(trajectory.snapshots) not in (0, steps[1]):
-        found = len(trajectory.snapshots)
-        raise TrajectoryError(f"holds {found} snapshots, expected {steps[1]} or none")
-    if len(trajectory.earlier_returns) != len(trajectory.snapshots):
+def _check_counts(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
+    if not trajectory.num_steps:
+        raise TrajectoryError(
+            f"reward has shape {trajectory.reward.shape}, expected (T, B) with T >= 1 and B >= 1"
+        )
+    num_snapshots = len(trajectory.snapshots)
+    if num_snapshots not in (0, trajectory.num_envs):
+        expected = trajectory.num_envs
+        raise TrajectoryError(f"holds {num_snapshots} snapshots, expected {expected} or none")
+    if len(trajectory.earlier_returns) != num_snapshots:
         found = len(trajectory.earlier_returns)
         raise TrajectoryError(f"{_EARLIER} has {found} numbers, as many as snapshots are expected")
     num_cut = int(np.count_nonzero(trajectory.truncated & ~trajectory.terminated))
     num_ended = int(np.count_nonzero(trajectory.truncated | trajectory.terminated))
-    _expect_shape("final_observation", trajectory.final_observation, (num_cut, *observation))
-    num_reported = trajectory.episode_returns.size
     if environment.episodes_are_lives:
         # A game is reported once, with its last life: maybe where an episode that was left begins.
-        num_ended = min(num_reported, num_ended + len(trajectory.snapshots))
-    _expect_shape("episode_returns", trajectory.episode_returns, (num_ended,))
-    _expect_shape("episode_lengths", trajectory.episode_lengths, (num_ended,))
+        num_ended = min(trajectory.episode_returns.size, num_ended + num_snapshots)
+    for name, expected in (
+        ("final_observation", num_cut),
+        ("episode_returns", num_ended),
+        ("episode_lengths", num_ended),
+    ):
+        shape = trajectory.arrays[name].shape
+        if shape[0] != expected:
+            raise TrajectoryError(f"{name} has shape {shape}, expected {expected} rows")
 
 
 def _check_values(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
-    for name in _FINITE:
-        finite = np.isfinite(getattr(trajectory, name))
-        if not finite.all():
-            where = np.argwhere(~finite)[0].tolist()
-            raise TrajectoryError(f"{name} is not finite at {where}")
     if (trajectory.episode_lengths < 1).any():
         raise TrajectoryError("episode_lengths holds a length below 1")
     num_choices = _num_choices(environment.action)
@@ -293,12 +317,6 @@ def _check_values(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
         raise TrajectoryError(f"action holds a number outside 0..{num_choices - 1}")
 
 
-def _action_shape(action: ActionSpec) -> tuple[int, ...]:
-    if isinstance(action, ContinuousActionSpec):
-        return (len(action.low),)
-    return () if isinstance(action, DiscreteActionSpec) else (len(action.num_choices),)
-
-
 def _num_choices(action: ActionSpec) -> NDArray[np.int64] | None:
     """Return how many values each number of an action may take, of the shape of one action."""
     if isinstance(action, ContinuousActionSpec):
@@ -306,18 +324,3 @@ def _num_choices(action: ActionSpec) -> NDArray[np.int64] | None:
     if isinstance(action, DiscreteActionSpec):
         return np.array(action.n, np.int64)
     return np.array(action.num_choices, np.int64)
-
-
-def _expect_dtypes(
-    arrays: Mapping[str, codec.Array], expected: Mapping[str, np.dtype[np.generic]]
-) -> None:
-    if arrays.keys() != expected.keys():
-        raise TrajectoryError(f"holds arrays {sorted(arrays)!r:.300}, expected {sorted(expected)}")
-    for name, dtype in expected.items():
-        if arrays[name].dtype != dtype:
-            raise TrajectoryError(f"{name} has dtype {arrays[name].dtype}, expected {dtype}")
-
-
-def _expect_shape(name: str, array: codec.Array, shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        raise TrajectoryError(f"{name} has shape {array.shape}, expected {shape}")

@@ -14,7 +14,7 @@ import argparse
 import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
@@ -22,13 +22,13 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from benchmarks.environment import Environment, describe_environment
 from benchmarks.measurement import progress
 from functions.actor.rollout import sample_fragment
 from learning.algorithms.ppo import Ppo
 from learning.cpu.torch_settings import configure_torch
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.detectors.detector import PolicySamples
 from learning.detectors.hessian import HessianDetector
@@ -43,6 +43,7 @@ from shared.contracts.scaling_spec import NitroScaling
 from shared.environments.building import describe, make_environment
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
+from shared.trajectory.columns import Columns
 from shared.trajectory.seeds import actor_seed
 
 NAME = "detector_subsampling"
@@ -173,7 +174,7 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
     )
 
 
-def _measured(network: ActorCritic, batch: TrainingBatch, rule: DetectorRule) -> Curvature | None:
+def _measured(network: ActorCritic, batch: Columns[Tensor], rule: DetectorRule) -> Curvature | None:
     return HessianDetector(rule).measure(network, PolicySamples(batch=batch))
 
 
@@ -193,7 +194,7 @@ def _rules(scale: Scale) -> list[DetectorRule]:
     ]
 
 
-def _training(scale: Scale) -> Iterator[tuple[ActorCritic, TrainingBatch]]:
+def _training(scale: Scale) -> Iterator[tuple[ActorCritic, Columns[Tensor]]]:
     """Yield each round's updated policy and the batch it was updated on."""
     ref = EnvironmentRef(env_id=_SPEC.env_id)
     environment, env = describe(ref), make_environment(ref)
@@ -227,8 +228,8 @@ def _task(ref: EnvironmentRef, round_index: int, actor_index: int) -> RolloutTas
 
 
 def _drawn(
-    network: ActorCritic, batch: TrainingBatch, sampling: Sampling, index: int, count: int
-) -> TrainingBatch:
+    network: ActorCritic, batch: Columns[Tensor], sampling: Sampling, index: int, count: int
+) -> Columns[Tensor]:
     """Return as many samples of a round as the default takes: one of `count` such draws."""
     rule = DetectorRule(sampling=sampling)
     if sampling == "even":
@@ -239,14 +240,12 @@ def _drawn(
     else:
         start = (index + 0.5) / count
         indices, weights = chosen_samples(batch, rule, network.distribution, start=start)
-    return replace(
-        batch,
+    return batch.replaced(
         observation=batch.observation[indices],
         action=batch.action[indices],
         advantage=batch.advantage[indices] * weights,
         outputs=batch.outputs[indices],
-        num_trajectories=1,
-    )
+    ).of_trajectories(1)
 
 
 def decided(found: Measured) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 from torch.nn import functional
 
-from learning.data.batch import TrainingBatch
+from shared.trajectory.columns import Columns
 
 
 class SampledSurrogate:
@@ -28,7 +28,7 @@ class SampledSurrogate:
         arrays: The policy's weights and biases in turn, layer by layer.
     """
 
-    def __init__(self, batch: TrainingBatch, arrays: Sequence[NDArray[np.float32]]) -> None:
+    def __init__(self, batch: Columns[Tensor], arrays: Sequence[NDArray[np.float32]]) -> None:
         self.batch = batch
         self._shapes = [array.shape for array in arrays]
         flat = [torch.from_numpy(array).flatten() for array in arrays]

@@ -17,7 +17,6 @@ from learning.aggregation.function_steps import FunctionSteps, LostCall
 from learning.aggregation.weighting import Arrived
 from learning.cpu.described import LossInWords, NetworkLayout
 from learning.data.arrays import Floats
-from learning.data.samples import SAMPLE_FIELDS, Minibatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.steps import GradientHyperparameters
@@ -31,7 +30,8 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.gradients import GradientCall, GradientRecord, GradientRequest
 from shared.contracts.jobs import Job
 from shared.contracts.leases import hash_of_lease
-from shared.gradients.messages import GradientMessage, GradientMessageError, Slice, Weights
+from shared.gradients.messages import GradientMessage, GradientMessageError, Weights, encode_slice
+from shared.trajectory.columns import Columns
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
@@ -147,17 +147,12 @@ class CachedGradientDesk:
 
     # --- what `GradientDesk` asks for ---------------------------------------------------------
 
-    def begin(self, slices: Sequence[Minibatch[Floats]]) -> None:
+    def begin(self, slices: Sequence[Columns[Floats]]) -> None:
         """Put an update's slices into the cache."""
         self._first, self._num_calls = self._num_calls, self._num_calls + len(slices)
         self._vanished: Counter[int] = Counter()
         self._again: list[GradientCall] = []
-        encoded = {
-            self._first + at: Slice(
-                arrays={name: getattr(samples, name) for name in SAMPLE_FIELDS}
-            ).encode()
-            for at, samples in enumerate(slices)
-        }
+        encoded = {self._first + at: encode_slice(samples) for at, samples in enumerate(slices)}
         self._cache.publish_slices(self._of, encoded)
 
     def publish(self, version: int, flat: Floats, rule: LossRule, *, forget: Sequence[int]) -> None:

@@ -3,12 +3,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.peers import pyhessian_kind
-from learning.data.batch import TrainingBatch
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from learning.networks.distributions import Categorical
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.detectors.test_surrogate import objective_of
 from tests.learning.detectors.test_surrogate_conv import SMALL, Case, network_of, samples_of
 
@@ -39,7 +39,7 @@ def test_finds_both_ends_for_a_convolutional_network() -> None:
 def expect_both_ends(network: ActorCritic, observation: Tensor, action: Tensor) -> None:
     generator = torch.Generator().manual_seed(2)
     nothing = torch.zeros(64)
-    batch = TrainingBatch(
+    batch = Columns(
         observation=observation,
         action=action,
         advantage=torch.randn(64, generator=generator),

@@ -7,12 +7,12 @@ import numpy as np
 from learning.algorithms.ppo import Ppo
 from learning.cpu.described import LossInWords, NetworkLayout
 from learning.data.arrays import Floats
-from learning.data.samples import SAMPLE_FIELDS, Minibatch
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import GradientCall, GradientTask
 from shared.contracts.learner_functions import LearnerFunctions
-from shared.gradients.messages import Slice, Weights
+from shared.gradients.messages import Weights, encode_slice
 from shared.hyperparameters.ppo import STANDARD
+from shared.trajectory.columns import Columns
 from tests.learning.trajectories import CONTINUOUS
 
 LEASE = "0123456789ab"
@@ -34,7 +34,7 @@ class Work:
         def draw(*shape: int) -> Floats:
             return generator.normal(size=shape).astype(np.float32)
 
-        self.samples = Minibatch(
+        self.samples = Columns(
             observation=draw(40, size),
             action=draw(40, actions),
             advantage=draw(40),
@@ -57,8 +57,7 @@ class Work:
 
     def publish(self, cache: GradientCache, *, versions: tuple[int, ...] = (5,)) -> None:
         """Put a slice, call 2, and some versions of the weights into the cache."""
-        arrays = {name: getattr(self.samples, name) for name in SAMPLE_FIELDS}
-        cache.publish_slices(self.of, {2: Slice(arrays=arrays).encode()})
+        cache.publish_slices(self.of, {2: encode_slice(self.samples)})
         for version in versions:
             flat = self.flat * np.float32(1.0 + 0.01 * version)
             cache.publish_weights(self.of, version, self.weights(version, flat))

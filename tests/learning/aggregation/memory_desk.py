@@ -8,7 +8,6 @@ from learning.algorithms.ppo import Ppo
 from learning.cpu.described import LossInWords, NetworkLayout
 from learning.cpu.mlp_gradient import function_gradient
 from learning.data.arrays import Floats
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.steps import GradientHyperparameters
@@ -16,6 +15,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.gradients import GradientCall, GradientRecord
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.trajectories import CONTINUOUS
 
 Choose = Callable[[Sequence[GradientCall]], int]
@@ -52,7 +52,7 @@ class MemoryDesk:
         self.network = NetworkLayout.of(*halves)
         return FunctionSteps(network, self, self.functions, hyperparameters)
 
-    def begin(self, slices: Sequence[Minibatch[Floats]]) -> None:
+    def begin(self, slices: Sequence[Columns[Floats]]) -> None:
         self.slices = slices
         self.asked = []
 

@@ -10,10 +10,11 @@ import pytest
 from learning.aggregation.function_steps import GradientsLostError, LostCall
 from learning.algorithms.ppo import Ppo
 from learning.cpu.mlp_gradient import function_gradient
-from learning.data.samples import SAMPLE_FIELDS, Minibatch
+from learning.data.samples import SAMPLE_FIELDS
 from shared.contracts.gradients import GradientCall
 from shared.contracts.learner_functions import LearnerFunctions, StepSize
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.aggregation.memory_desk import MemoryDesk, in_order, learner_on
 from tests.learning.algorithms.off_policy_rounds import assert_same_state
 from tests.learning.algorithms.test_ppo import CASES, round_of
@@ -98,11 +99,11 @@ def test_the_mean_of_slices_is_the_gradient_of_the_whole_batch() -> None:
     flat, _ = desk.weights[max(desk.weights)]
     rule, network = learner._rule, desk.network.network()
 
-    def gradient(samples: Minibatch[np.ndarray]) -> np.ndarray:
+    def gradient(samples: Columns[np.ndarray]) -> np.ndarray:
         how = desk.functions
         return function_gradient(network, flat, (), samples, rule, how)[0].astype(np.float64)
 
-    whole = Minibatch(**{n: np.concatenate([getattr(s, n) for s in slices]) for n in SAMPLE_FIELDS})
+    whole = Columns(**{n: np.concatenate([s.arrays[n] for s in slices]) for n in SAMPLE_FIELDS})
     sizes = [len(s.observation) for s in slices]
     mean = sum(n * gradient(s) for n, s in zip(sizes, slices, strict=True)) / sum(sizes)
     np.testing.assert_allclose(mean, gradient(whole), atol=1e-6)

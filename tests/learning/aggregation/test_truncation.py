@@ -1,7 +1,6 @@
 """Truncated ratios against a table by hand."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,10 +77,10 @@ def test_ratios_are_to_the_acting_policy_and_not_to_what_the_clip_is_around() ->
     outputs = network.outputs(work.flat, work.samples.observation)
     log_prob = GaussianTerms().terms(work.samples.outputs, outputs, work.samples.action).log_prob
     doubled = np.log(np.where(np.arange(40) % 2, 2.0, 0.5)).astype(np.float32)
-    samples = replace(work.samples, log_prob=log_prob - 0.05, behaviour_log_prob=log_prob - doubled)
+    samples = work.samples.replaced(log_prob=log_prob - 0.05, behaviour_log_prob=log_prob - doubled)
     halved = np.where(np.arange(40) % 2, 0.5, 1.0).astype(np.float32)
     expected, _ = network.at(
-        work.flat, replace(samples, advantage=samples.advantage * halved), rule
+        work.flat, samples.replaced(advantage=samples.advantage * halved), rule
     )
     found, _ = function_gradient(network, work.flat, (), samples, rule, work.functions)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)

@@ -1,7 +1,5 @@
 """Learners and rounds for the tests of off-policy algorithms."""
 
-from dataclasses import replace
-
 from learning.algorithms.algorithm import Trained
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
@@ -49,8 +47,7 @@ def round_of(
     """Trajectories of 48 steps by the learner's present policy."""
     version = round_index if policy_version is None else policy_version
     return [
-        replace(
-            make_trajectory(environment, made_by.network, actor_index=i, seed=round_index),
+        make_trajectory(environment, made_by.network, actor_index=i, seed=round_index).replaced(
             round=round_index,
             policy_version=version,
         )

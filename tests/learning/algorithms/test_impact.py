@@ -1,22 +1,21 @@
 """IMPACT as a whole: its target policy's schedule, its KL coefficient, its step, what it learns."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from learning.algorithms.impact import Impact
 from learning.algorithms.ppo import Ppo
+from learning.data.batch import weighted
 from learning.data.batch_building import off_policy_batch
-from learning.data.fragments import fragments_of, side_by_side
+from learning.data.fragments import fragments_of
 from learning.data.normalisation import Normalisation
-from learning.data.samples import Minibatch
 from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns, side_by_side
 from tests.learning.algorithms.off_policy_rounds import IMPACT, Learner, learner, round_of
 from tests.learning.algorithms.test_ppo import plain_forward
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
@@ -79,7 +78,7 @@ def test_a_step_agrees_with_a_plain_autograd_version(environment: EnvironmentSpe
     made = Impact(environment, hyperparameters, seed=5)
     acted = build_network(environment, hyperparameters, seed=6)
     trajectories = [
-        replace(t, log_prob=t.log_prob + np.float32(0.3))
+        t.replaced(log_prob=t.log_prob + np.float32(0.3))
         for t in round_of(made, environment, 0, num_actors=2)
     ]
     # The target lags: the learner's network is moved after the target was copied from it.
@@ -88,13 +87,15 @@ def test_a_step_agrees_with_a_plain_autograd_version(environment: EnvironmentSpe
     made.network.flat.add_(0.1 * acted.flat)
     reference = build_network(environment, hyperparameters, seed=0)
     reference.flat.copy_(made.network.flat)
-    batch = off_policy_batch(
-        side_by_side([fragments_of(t) for t in trajectories]),
-        policy=target,
-        critic=reference,
-        rule=hyperparameters,
-        normalisation=Normalisation(observations=None, rewards=None),
-    ).weighted()
+    batch = weighted(
+        off_policy_batch(
+            side_by_side([fragments_of(t) for t in trajectories]),
+            policy=target,
+            critic=reference,
+            rule=hyperparameters,
+            normalisation=Normalisation(observations=None, rewards=None),
+        )
+    )
     made.add(trajectories)
     loss_before = made.update().stats["loss"]
 
@@ -114,7 +115,7 @@ def test_a_step_agrees_with_a_plain_autograd_version(environment: EnvironmentSpe
     log_prob = reference_log_prob(
         batch.log_prob.double(), batch.behaviour_log_prob.double(), importance_clip=2.0
     )
-    samples = Minibatch(action=action, log_prob=log_prob, **fields)
+    samples = Columns(action=action, log_prob=log_prob, **fields)
     reference.requires_grad_()
     adam = torch.optim.Adam(reference.parameters(), lr=1e-2)
     rule = ImpactRule(hyperparameters=hyperparameters, kl_coefficient=0.7)

@@ -1,7 +1,6 @@
 """IMPALA as a whole: every batch once, in order, by the policy gradient."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -154,7 +153,7 @@ def test_steps_that_were_left_out_shrink_the_next_ones() -> None:
     near = STEERED.model_copy(update={"kl_target": 1e3})
     made = learner(CONTINUOUS, near)
     (good, broken), *_ = [round_of(made, CONTINUOUS, 0, num_actors=2)]
-    made.add([good, replace(broken, reward=np.full_like(broken.reward, np.nan))])
+    made.add([good, broken.replaced(reward=np.full_like(broken.reward, np.nan))])
     stats = made.update().stats
     assert stats["skipped_steps"] > 0
     assert stats["step_scale"] == 1.0

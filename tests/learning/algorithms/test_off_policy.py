@@ -1,7 +1,6 @@
 """Off-policy updates repeat and resume to the bit, count what they skip, and know their lag."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -171,7 +170,7 @@ def test_lag_counts_versions_and_fresh_tells_replays() -> None:
     made.advance(5)
     made.add(
         [
-            replace(t, policy_version=version)
+            t.replaced(policy_version=version)
             for t, version in zip(round_of(made, CONTINUOUS, 0, num_actors=2), (5, 2), strict=True)
         ]
     )
@@ -190,7 +189,7 @@ def test_a_batch_without_a_finite_step_is_counted_and_too_many_end_the_job(
     made = learner(CONTINUOUS, once)
     weights = made.network.flat.clone()
     good, broken = round_of(made, CONTINUOUS, 0, num_actors=2)
-    broken = replace(broken, reward=np.full_like(broken.reward, np.nan))
+    broken = broken.replaced(reward=np.full_like(broken.reward, np.nan))
     made.add([broken] * (BARREN_BATCHES_MAX - 1))
     for _ in range(BARREN_BATCHES_MAX - 1):
         stats = made.update().stats
@@ -286,7 +285,7 @@ def test_actions_the_policy_would_never_take_do_not_move_it(
         made = learner(CONTINUOUS, hyperparameters)
         likely, unlikely = round_of(made, CONTINUOUS, 0, num_actors=2)
         certain_elsewhere = np.full_like(unlikely.log_prob, 1e3)  # so that pi / mu is 0
-        moved = replace(unlikely, action=unlikely.action + shift, log_prob=certain_elsewhere)
+        moved = unlikely.replaced(action=unlikely.action + shift, log_prob=certain_elsewhere)
         made.add([likely, moved])
         made.update()
         found.append(made.network.flat.clone())

@@ -12,7 +12,6 @@ from torch import Tensor
 from learning.algorithms.ppo import KL_COEFFICIENT_MIN, Ppo, adapted_kl_coefficient
 from learning.data.batch_building import on_policy_batch
 from learning.data.normalisation import Normalisation
-from learning.data.samples import Minibatch
 from learning.detectors.hessian import HessianDetector
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
@@ -20,6 +19,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
+from shared.trajectory.columns import Columns
 from shared.trajectory.trajectory import Trajectory
 from tests.learning.algorithms.off_policy_rounds import assert_same_state
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
@@ -157,7 +157,7 @@ def test_an_update_agrees_with_a_plain_autograd_version(
             loss = rule.loss(
                 outputs,
                 value,
-                Minibatch(
+                Columns(
                     observation=batch.observation[rows],
                     action=batch.action[rows] if discrete else batch.action[rows].double(),
                     advantage=advantage,
@@ -226,7 +226,7 @@ def test_stats_are_complete_and_finite() -> None:
 def test_the_behaviour_gap_shows_trajectories_of_another_policy() -> None:
     ppo = Ppo(CONTINUOUS, SMALL, seed=0)
     foreign = round_of(Ppo(CONTINUOUS, SMALL, seed=1), CONTINUOUS, 0)
-    foreign = [replace(t, log_prob=t.log_prob + np.float32(0.5)) for t in foreign]
+    foreign = [t.replaced(log_prob=t.log_prob + np.float32(0.5)) for t in foreign]
     assert ppo.update(foreign).stats["behaviour_log_prob_error"] > 0.1
 
 
@@ -411,8 +411,7 @@ def test_a_published_policy_acts_on_raw_observations_as_the_learner_has_it() -> 
             observation = (40 + 3 * t.observation).astype(np.float32)
             action, log_prob = policy.sample(observation[:-1], rng)
             trajectories.append(
-                replace(
-                    t,
+                t.replaced(
                     observation=observation,
                     action=np.asarray(action, np.float32),
                     log_prob=log_prob,

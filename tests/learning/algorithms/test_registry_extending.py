@@ -10,12 +10,12 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from functions.actor.rollout import sample_fragment
 from learning.algorithms.algorithm import Algorithm
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from learning.algorithms.registry import ON_POLICY, build_algorithm
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.detectors.detector import Measurement, PolicySamples
 from learning.detectors.registry import DETECTORS, build_detector
@@ -32,6 +32,7 @@ from shared.environments.building import describe, make_environment
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.presets import ALGORITHMS, AlgorithmTraits
 from shared.policy.numpy_policy import load_policy
+from shared.trajectory.columns import Columns
 from shared.trajectory.seeds import actor_seed
 from shared.trajectory.trajectory import Trajectory
 
@@ -56,7 +57,7 @@ class Reinforce:
     ) -> None:
         self._hyperparameters = hyperparameters
         self._network = build_network(environment, hyperparameters, seed=seed, device=device)
-        self._batch: TrainingBatch | None = None
+        self._batch: Columns[Tensor] | None = None
 
     @property
     def network(self) -> ActorCritic:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from learning.algorithms import ppo
 from learning.algorithms.impact import Impact
@@ -16,7 +17,6 @@ from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
 from learning.cpu.halved_steps import MIN_MULTIPLICATIONS, take_halved_steps
 from learning.cpu.second_process import SecondProcess
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.updates import network_steps
 from learning.updates.network_steps import NetworkSteps
@@ -24,6 +24,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.algorithms.off_policy_rounds import Learner, assert_same_state
 from tests.learning.algorithms.test_ppo import (
     CASES,
@@ -119,7 +120,7 @@ def test_so_they_are_of_off_policy_learners(
     assert halved
 
 
-def with_a_target_that_is_no_number(*args: Any, **kwargs: Any) -> TrainingBatch:
+def with_a_target_that_is_no_number(*args: Any, **kwargs: Any) -> Columns[Tensor]:
     batch = on_policy_batch(*args, **kwargs)
     batch.value_target[3] = math.nan
     return batch

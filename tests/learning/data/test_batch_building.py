@@ -1,18 +1,18 @@
 """The training batch against a naive per-sample reconstruction of the same trajectories."""
 
-from dataclasses import fields, replace
-
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from learning.data.batch import TrainingBatch, joined
+from learning.data.batch import joined
 from learning.data.batch_building import network_input, on_policy_batch
 from learning.data.normalisation import Normalisation
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from shared.trajectory.columns import Columns
 from shared.trajectory.trajectory import Trajectory
 from tests.learning.returns.test_gae import naive_advantages
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
@@ -24,7 +24,7 @@ def network_for(environment: EnvironmentSpec) -> ActorCritic:
     return build_network(environment, SMALL, seed=1)
 
 
-def batch_of(trajectories: list[Trajectory], network: ActorCritic) -> TrainingBatch:
+def batch_of(trajectories: list[Trajectory], network: ActorCritic) -> Columns[Tensor]:
     return on_policy_batch(trajectories, network, discount=0.9, gae_lambda=0.8)
 
 
@@ -102,7 +102,7 @@ def test_recomputed_log_probs_agree_with_the_actors() -> None:
 def test_log_probs_before_the_update_are_recomputed_whatever_the_actors_report() -> None:
     network = network_for(CONTINUOUS)
     trajectory = make_trajectory(CONTINUOUS, network, actor_index=0)
-    batch = batch_of([replace(trajectory, log_prob=trajectory.log_prob + 0.5)], network)
+    batch = batch_of([trajectory.replaced(log_prob=trajectory.log_prob + 0.5)], network)
     assert torch.equal(batch.log_prob, batch_of([trajectory], network).log_prob)
     difference = batch.behaviour_log_prob - batch.log_prob
     torch.testing.assert_close(difference, torch.full((48,), 0.5), atol=1e-5, rtol=0)
@@ -112,12 +112,11 @@ def test_an_episode_that_ends_in_both_ways_at_once_is_one_that_terminates() -> N
     network = network_for(CONTINUOUS)
     trajectory = make_trajectory(CONTINUOUS, network, actor_index=0)
     assert trajectory.truncated.any()
-    both = replace(
-        trajectory,
+    both = trajectory.replaced(
         terminated=trajectory.terminated | trajectory.truncated,
         final_observation=trajectory.final_observation[:0],
     )
-    terminates = replace(both, truncated=np.zeros_like(both.truncated))
+    terminates = both.replaced(truncated=np.zeros_like(both.truncated))
     found, expected = batch_of([both], network), batch_of([terminates], network)
     assert torch.equal(found.value_target, expected.value_target)
     assert torch.equal(found.advantage, expected.advantage)
@@ -134,8 +133,7 @@ def test_stored_arrays_may_be_read_only() -> None:
 def test_byte_observations_are_read_as_floats() -> None:
     network = network_for(CONTINUOUS)
     trajectory = make_trajectory(CONTINUOUS, network, actor_index=0)
-    as_bytes = replace(
-        trajectory,
+    as_bytes = trajectory.replaced(
         observation=trajectory.observation.astype(np.uint8),
         final_observation=trajectory.final_observation.astype(np.uint8),
     )
@@ -163,9 +161,9 @@ def test_impossible_rounds_are_refused() -> None:
         batch_of([first, first], network)
     with pytest.raises(ValueError, match=r"one length, got \[5, 24\]"):
         batch_of([first, shorter], network)
-    with pytest.raises(ValueError, match="actor 0: 0 final observations for"):
-        batch_of([replace(first, final_observation=first.final_observation[:0])], network)
-    uncut = replace(first, truncated=np.zeros_like(first.truncated))
+    with pytest.raises(ValueError, match="0 final observations for"):
+        batch_of([first.replaced(final_observation=first.final_observation[:0])], network)
+    uncut = first.replaced(truncated=np.zeros_like(first.truncated))
     with pytest.raises(ValueError, match="final observations for 0 truncated steps"):
         batch_of([uncut], network)
 
@@ -200,8 +198,7 @@ def test_a_normalised_batch_is_that_of_normalised_trajectories(
     assert scaled.min() < scaled.max() == 0.5
     by_hand = batch_of(
         [
-            replace(
-                t,
+            t.replaced(
                 observation=normalised(t.observation),
                 final_observation=normalised(t.final_observation),
                 reward=statistics.rewards.apply(torch.from_numpy(t.reward)).numpy(),
@@ -210,6 +207,6 @@ def test_a_normalised_batch_is_that_of_normalised_trajectories(
         ],
         network,
     )
-    for field in fields(TrainingBatch):
-        found, expected = getattr(batch, field.name), getattr(by_hand, field.name)
+    for name, found in batch.arrays.items():
+        expected = by_hand.arrays[name]
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

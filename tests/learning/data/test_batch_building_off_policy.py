@@ -1,19 +1,18 @@
 """An off-policy batch against a naive per-sample reconstruction, and against the on-policy one."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import off_policy_batch, on_policy_batch
-from learning.data.fragments import Fragments, fragments_of, side_by_side
+from learning.data.fragments import fragments_of
 from learning.data.normalisation import Normalisation
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD, ImpactHyperparameters
+from shared.trajectory.columns import Columns, Experience, side_by_side
 from shared.trajectory.trajectory import Trajectory
 from tests.learning.returns.test_vtrace import Case, double_sum
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
@@ -41,13 +40,13 @@ def trajectories(environment: EnvironmentSpec, actor: ActorCritic) -> list[Traje
 
 
 def batch_of(
-    fragments: Fragments,
+    fragments: Experience,
     policy: ActorCritic,
     critic: ActorCritic,
     *,
     rule: ImpactHyperparameters = RAW,
     normalisation: Normalisation | None = None,
-) -> TrainingBatch:
+) -> Columns[Tensor]:
     if normalisation is None:
         normalisation = Normalisation(observations=None, rewards=None)
     return off_policy_batch(
@@ -149,8 +148,7 @@ def test_networks_see_normalised_observations_and_scaled_rewards() -> None:
         return observations.apply(torch.from_numpy(np.array(array))).numpy()
 
     by_hand = [
-        replace(
-            t,
+        t.replaced(
             observation=seen(t.observation),
             final_observation=seen(t.final_observation),
             reward=rewards.apply(torch.from_numpy(np.array(t.reward))).numpy(),

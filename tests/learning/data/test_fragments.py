@@ -1,20 +1,14 @@
-"""Fragments side by side are the same fragments, taken apart again or saved and loaded."""
-
-from dataclasses import replace
+"""Experience side by side are the same fragments, taken apart again or saved and loaded."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learning.data.fragments import (
-    Fragments,
-    fragments_from,
-    fragments_of,
-    side_by_side,
-)
+from learning.data.fragments import fragments_from, fragments_of
 from learning.networks.building import build_network
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Experience, side_by_side
 from shared.trajectory.trajectory import Trajectory
 from tests.learning.trajectories import CONTINUOUS, make_trajectory
 
@@ -25,15 +19,15 @@ def trajectory(index: int, *, seed: int = 0, num_envs: int = 2, num_steps: int =
     made = make_trajectory(
         CONTINUOUS, NETWORK, actor_index=index, seed=seed, num_steps=num_steps, num_envs=num_envs
     )
-    return replace(made, policy_version=10 + index)
+    return made.replaced(policy_version=10 + index)
 
 
-def assert_equal(one: Fragments, other: Fragments) -> None:
-    for name, array in one.arrays().items():
-        np.testing.assert_array_equal(array, other.arrays()[name], err_msg=name)
+def assert_equal(one: Experience, other: Experience) -> None:
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
 
 
-def final_observation_at(fragments: Fragments, t: int, b: int) -> np.ndarray:
+def final_observation_at(fragments: Experience, t: int, b: int) -> np.ndarray:
     rows = list(zip(*fragments.final_rows, strict=True))
     return np.asarray(fragments.final_observation[rows.index((t, b))])
 
@@ -46,7 +40,7 @@ def test_columns_are_the_trajectories_in_their_order(seed: int, widths: list[int
     assert whole.num_steps == sum(part.num_steps for part in parts)
     first = 0
     for part in parts:
-        assert_equal(whole.columns(first, first + part.num_envs), fragments_of(part))
+        assert_equal(whole.between(first, first + part.num_envs), fragments_of(part))
         cut = np.argwhere(part.truncated & ~part.terminated)
         for (t, b), final in zip(cut, part.final_observation, strict=True):
             np.testing.assert_array_equal(final_observation_at(whole, t, first + b), final)
@@ -62,7 +56,7 @@ def test_joining_in_steps_is_joining_at_once() -> None:
 
 def test_arrays_make_the_fragments_again() -> None:
     made = side_by_side([fragments_of(trajectory(i)) for i in range(2)])
-    assert_equal(fragments_from(made.arrays()), made)
+    assert_equal(fragments_from(made.arrays), made)
 
 
 def test_fragments_of_different_lengths_do_not_go_together() -> None:
@@ -71,24 +65,24 @@ def test_fragments_of_different_lengths_do_not_go_together() -> None:
         side_by_side([fragments_of(short), fragments_of(long)])
 
 
-@pytest.mark.parametrize("name", list(fragments_of(trajectory(0)).arrays()))
+@pytest.mark.parametrize("name", list(fragments_of(trajectory(0)).arrays))
 def test_a_saved_field_of_another_shape_is_refused_by_name(name: str) -> None:
-    arrays = fragments_of(trajectory(0)).arrays()
+    arrays = fragments_of(trajectory(0)).arrays
     arrays[name] = np.concatenate((arrays[name], arrays[name]))
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match="shape|final observations for"):
         fragments_from(arrays)
 
 
 @pytest.mark.parametrize("name", ["reward", "terminated", "log_prob", "policy_version"])
 def test_a_saved_field_of_another_type_is_refused_by_name(name: str) -> None:
-    arrays = fragments_of(trajectory(0)).arrays()
+    arrays = fragments_of(trajectory(0)).arrays
     arrays[name] = arrays[name].astype(np.float64)
-    with pytest.raises(ValueError, match=f"{name} is float64"):
+    with pytest.raises(ValueError, match=f"{name} has dtype float64"):
         fragments_from(arrays)
 
 
 def test_a_missing_field_is_refused() -> None:
-    arrays = fragments_of(trajectory(0)).arrays()
+    arrays = fragments_of(trajectory(0)).arrays
     del arrays["action"]
-    with pytest.raises(ValueError, match="fragments hold"):
+    with pytest.raises(ValueError, match="holds arrays"):
         fragments_from(arrays)

@@ -1,22 +1,20 @@
 """How a batch is cut into gradient steps."""
 
-from dataclasses import fields, replace
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch, joined
+from learning.data.batch import joined, weighted
 from learning.data.minibatch import ShuffledMinibatches
-from learning.data.samples import Minibatch
+from shared.trajectory.columns import Columns
 
 
-def batch_of(num_samples: int) -> TrainingBatch:
+def batch_of(num_samples: int) -> Columns[Tensor]:
     """Every field of sample i holds i."""
     row = torch.arange(num_samples, dtype=torch.float32)
     column = row.unsqueeze(1)
-    return TrainingBatch(
+    return Columns(
         observation=column,
         action=column.repeat(1, 2),
         advantage=row,
@@ -30,7 +28,7 @@ def batch_of(num_samples: int) -> TrainingBatch:
 
 def minibatches_of(
     num_samples: int, *, size: int, epochs: int, seed: int = 0
-) -> list[Minibatch[Tensor]]:
+) -> list[Columns[Tensor]]:
     return list(
         ShuffledMinibatches(
             batch_of(num_samples),
@@ -107,9 +105,8 @@ def test_as_arrays_they_are_the_same(num_samples: int) -> None:
         )
 
     for tensors, arrays in zip(shuffled().tensors(), shuffled().arrays(), strict=True):
-        for field in fields(Minibatch):
-            expected = getattr(tensors, field.name).numpy()
-            np.testing.assert_array_equal(getattr(arrays, field.name), expected)
+        for name, expected in tensors.arrays.items():
+            np.testing.assert_array_equal(arrays.arrays[name], expected.numpy())
         # Short rows would be slow: each column lies in a row of its own.
         assert arrays.action[:, 1].flags.c_contiguous
         assert arrays.outputs[:, 3].flags.c_contiguous
@@ -127,7 +124,7 @@ def test_weights_come_after_normalising() -> None:
             generator=torch.Generator().manual_seed(0),
             normalise=True,
         ).tensors()
-        for batch in (batch_of(50), replace(batch_of(50), weight=weight))
+        for batch in (batch_of(50), batch_of(50).replaced(weight=weight))
     )
     for without, found in zip(plain, weighted, strict=True):
         expected = without.advantage * weight[found.value_target.long()]
@@ -135,12 +132,12 @@ def test_weights_come_after_normalising() -> None:
 
 
 def test_a_batch_can_have_its_weights_in_the_advantages() -> None:
-    batch = replace(batch_of(4), weight=torch.tensor([0.0, 1.0, 2.0, 0.5]))
-    assert batch.weighted().advantage.tolist() == [0.0, 1.0, 4.0, 1.5]
-    assert batch.weighted().weight is None
+    batch = batch_of(4).replaced(weight=torch.tensor([0.0, 1.0, 2.0, 0.5]))
+    assert weighted(batch).advantage.tolist() == [0.0, 1.0, 4.0, 1.5]
+    assert "weight" not in weighted(batch).arrays
     assert joined([batch, batch]).advantage.tolist() == [0.0, 1.0, 4.0, 1.5] * 2
-    assert joined([batch]).weight is None
-    assert batch_of(4).weighted().advantage.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert "weight" not in joined([batch]).arrays
+    assert weighted(batch_of(4)).advantage.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(("num_samples", "size"), [(100, 30), (91, 30), (7, 3), (5, 1), (4, 9)])
@@ -164,7 +161,7 @@ def test_the_rows_of_all_ranks_are_those_of_each_minibatch(
         rows = slice(rank, None, number)
         found, arrays = drawn(rows).tensors(), drawn(rows).arrays()
         for ours, array, expected in zip(found, arrays, whole, strict=True):
-            for field in fields(Minibatch):
-                part = getattr(expected, field.name)[rows]
-                assert torch.equal(getattr(ours, field.name), part)
-                assert np.array_equal(getattr(array, field.name), part.numpy())
+            for name, column in expected.arrays.items():
+                part = column[rows]
+                assert torch.equal(ours.arrays[name], part)
+                assert np.array_equal(array.arrays[name], part.numpy())

@@ -1,7 +1,6 @@
 """Running statistics against NumPy over all rounds, and what policy and learner make of them."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +26,7 @@ def round_of(round_index: int, *, num_actors: int = 3) -> list[Trajectory]:
         for i in range(num_actors)
     ]
     return [
-        replace(t, observation=(t.observation * (1 + OFFSET / 10) + OFFSET).astype(np.float32))
+        t.replaced(observation=(t.observation * (1 + OFFSET / 10) + OFFSET).astype(np.float32))
         for t in made
     ]
 
@@ -77,7 +76,7 @@ def test_the_policy_sees_what_the_learner_sees_to_the_bit() -> None:
 
 
 def test_a_constant_number_becomes_0() -> None:
-    constant = [replace(t, observation=np.full_like(t.observation, 0.1)) for t in ROUNDS[0]]
+    constant = [t.replaced(observation=np.full_like(t.observation, 0.1)) for t in ROUNDS[0]]
     normalisation = Normalisation.initial(DISCRETE, STANDARD).after(constant)
     np.testing.assert_array_equal(seen(normalisation, np.full((1, 4), 0.1, np.float32)), 0.0)
 
@@ -119,8 +118,7 @@ def test_a_return_goes_on_where_its_episode_goes_on_in_another_fragment(cut: int
     whole = ROUNDS[0][0]
     steps = ("reward", "terminated", "truncated")
     first, second = (
-        replace(
-            whole,
+        whole.replaced(
             observation=whole.observation[part.start : part.stop + 1],
             **{name: getattr(whole, name)[part] for name in steps},
         )
@@ -128,20 +126,20 @@ def test_a_return_goes_on_where_its_episode_goes_on_in_another_fragment(cut: int
     )
     over = (first.terminated | first.truncated)[-1]
     at_the_end = np.reshape(naive_returns(first, STANDARD.discount), (2, cut))[:, -1]
-    second = replace(second, earlier_returns=tuple(np.where(over, 0.0, at_the_end).tolist()))
+    second = second.replaced(earlier_returns=tuple(np.where(over, 0.0, at_the_end).tolist()))
     nothing = Normalisation.initial(DISCRETE, STANDARD)
     expected, after_first = nothing.after([whole]).rewards, nothing.after([first])
     found = after_first.after([second]).rewards
     assert expected is not None
     assert found is not None
     np.testing.assert_allclose(found.moments.variance, expected.moments.variance, rtol=1e-9)
-    forgotten = after_first.after([replace(second, earlier_returns=())]).rewards
+    forgotten = after_first.after([second.replaced(earlier_returns=())]).rewards
     assert forgotten is not None
     assert abs(forgotten.moments.variance / expected.moments.variance - 1) > 1e-3
 
 
 def test_rewards_that_have_all_been_0_stay_0() -> None:
-    nothing = [replace(t, reward=np.zeros_like(t.reward)) for t in ROUNDS[0]]
+    nothing = [t.replaced(reward=np.zeros_like(t.reward)) for t in ROUNDS[0]]
     scaler = Normalisation.initial(DISCRETE, STANDARD).after(nothing).rewards
     assert scaler is not None
     np.testing.assert_array_equal(scaler.apply(torch.zeros(2, 2)), np.zeros((2, 2)))

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -175,7 +174,7 @@ def test_a_damaged_state_is_refused_and_changes_nothing(name: str) -> None:
     with pytest.raises(ValueError, match="shape|do not match|1 columns for parts of"):
         buffer.restored(damaged)
     del damaged[name]
-    with pytest.raises(ValueError, match="is None|fragments hold"):
+    with pytest.raises(ValueError, match="is None|holds arrays"):
         buffer.restored(damaged)
     assert drawn(buffer) == ((0,), 1)
 
@@ -202,8 +201,7 @@ def images(number: int, *, stacked: bool) -> Trajectory:
         for t, b in np.argwhere(~begins):
             observation[t, b, :-1] = observation[t - 1, b, 1:]
         final[0, :-1] = observation[2, 0, 1:]
-    return replace(
-        plain,
+    return plain.replaced(
         observation=observation,
         final_observation=final,
         terminated=terminated,
@@ -224,7 +222,7 @@ def everything(buffer: ReplayBuffer) -> list[tuple[int, dict[str, bytes]]]:
     found = []
     while buffer.ready:
         draw = buffer.draw()
-        arrays = draw.fragments.arrays()
+        arrays = draw.fragments.arrays
         assert all(array.flags.writeable for array in arrays.values())
         found.append((draw.uses, {name: array.tobytes() for name, array in arrays.items()}))
     return found
@@ -254,9 +252,9 @@ def test_images_saved_by_an_earlier_version_are_read() -> None:
     one, other = filled(stacked=True), ReplayBuffer(batch_size=1, num_batches=2, max_uses=3)
     plain = fragments_of(images(7, stacked=True))
     earlier = {"widths": np.array([2], np.int64), "uses": np.array([2], np.int64)}
-    other = other.restored({**earlier, **plain.arrays()})
+    other = other.restored({**earlier, **plain.arrays})
     one = one.restored(other.state())
-    expected = {name: array.tobytes() for name, array in plain.arrays().items()}
+    expected = {name: array.tobytes() for name, array in plain.arrays.items()}
     assert everything(one) == everything(other) == [(3, expected)]
 
 

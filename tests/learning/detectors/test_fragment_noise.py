@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from learning.algorithms.ppo import Ppo
-from learning.data.batch import TrainingBatch
+from learning.data.batch import picked
 from learning.data.batch_building import on_policy_batch
-from learning.data.samples import SAMPLE_FIELDS
 from learning.detectors import fragment_noise as fragments_together
 from learning.detectors.detector import UpdateStart
 from learning.detectors.fragment_noise import fragment_noise
@@ -17,6 +16,7 @@ from learning.networks.mlp_network import MlpActorCritic
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.algorithms import test_gradient_learner
 from tests.learning.detectors.test_surrogate import CASES, network_of, surrogate_log_prob
 from tests.learning.trajectories import CONTINUOUS, make_trajectory
@@ -26,7 +26,7 @@ FREE = PpoHyperparameters(hidden_sizes=(6, 5))
 
 def round_of(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters, fragments: int
-) -> tuple[MlpActorCritic, TrainingBatch]:
+) -> tuple[MlpActorCritic, Columns[Tensor]]:
     network = network_of(environment, hyperparameters, torch.float32)
     trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(fragments)]
     return network, on_policy_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
@@ -72,11 +72,7 @@ def test_a_few_fragments_say_on_average_what_all_of_them_do() -> None:
 
     def of(fragments: list[int]) -> tuple[float, float]:
         rows = torch.cat([torch.arange(length * i, length * (i + 1)) for i in fragments])
-        some = batch.picked(rows)
-        part = TrainingBatch(
-            **{name: getattr(some, name) for name in SAMPLE_FIELDS},
-            num_trajectories=len(fragments),
-        )
+        part = picked(batch, rows).of_trajectories(len(fragments))
         found = fragment_noise(network, part, start)
         assert found is not None
         return found.squared_norm, found.variance
@@ -92,15 +88,12 @@ def test_a_few_fragments_say_on_average_what_all_of_them_do() -> None:
     assert abs(drawn[:, 1].mean() - variance) < 4 * error[1]
 
 
-def network_mean_square(network: MlpActorCritic, batch: TrainingBatch, start: UpdateStart) -> float:
+def network_mean_square(
+    network: MlpActorCritic, batch: Columns[Tensor], start: UpdateStart
+) -> float:
     """|mean|^2 over all fragments: of four copies of a round that is one fragment."""
     rows = torch.arange(batch.num_samples).repeat(4)
-    some = batch.picked(rows)
-    copies = TrainingBatch(
-        **{name: getattr(some, name) for name in SAMPLE_FIELDS},
-        num_trajectories=4,
-    )
-    found = fragment_noise(network, copies, start)
+    found = fragment_noise(network, picked(batch, rows).of_trajectories(4), start)
     assert found is not None
     return found.squared_norm
 

@@ -1,13 +1,12 @@
 """The detector's measurement against the exact Hessian's spectrum, and what it leaves alone."""
 
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
+from learning.data.batch import picked
 from learning.data.batch_building import on_policy_batch
 from learning.detectors import hessian as hessian_detector
 from learning.detectors.detector import PolicySamples
@@ -24,6 +23,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.contracts.rounds import Curvature
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.detectors import test_surrogate_conv
 from tests.learning.detectors.test_surrogate import (
     CASES,
@@ -41,24 +41,23 @@ def loss_of(hyperparameters: PpoHyperparameters) -> PpoRule:
 
 
 def measured(
-    network: ActorCritic, batch: TrainingBatch, *, rule: DetectorRule, loss: LossRule | None = None
+    network: ActorCritic,
+    batch: Columns[Tensor],
+    *,
+    rule: DetectorRule,
+    loss: LossRule | None = None,
 ) -> Curvature | None:
     return HessianDetector(rule).measure(network, PolicySamples(batch=batch, rule=loss))
 
 
 def negative_loss_hessian(
-    network: ActorCritic, batch: TrainingBatch, hyperparameters: PpoHyperparameters
+    network: ActorCritic, batch: Columns[Tensor], hyperparameters: PpoHyperparameters
 ) -> Tensor:
     """Hessian of minus PPO's loss by all parameters in their order, by autograd in float64."""
     named = {name: p.detach().double() for name, p in network.named_parameters()}
-    exact = batch.picked(torch.arange(batch.num_samples))
-    exact = replace(
-        exact,
-        **{
-            field.name: value.double()
-            for field in fields(exact)
-            if (value := getattr(exact, field.name)).is_floating_point()
-        },
+    exact = picked(batch, torch.arange(batch.num_samples))
+    exact = exact.replaced(
+        **{name: a.double() for name, a in exact.arrays.items() if a.is_floating_point()}
     )
 
     def objective(flat: Tensor) -> Tensor:
@@ -76,7 +75,7 @@ def negative_loss_hessian(
 
 def round_of(
     environment: EnvironmentSpec, hyperparameters: PpoHyperparameters
-) -> tuple[MlpActorCritic, TrainingBatch]:
+) -> tuple[MlpActorCritic, Columns[Tensor]]:
     network = network_of(environment, hyperparameters, torch.float32)
     trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(3)]
     return network, on_policy_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
@@ -114,7 +113,7 @@ def moved(network: MlpActorCritic, *, by: float = 0.3) -> None:
     network.flat.add_(torch.randn(network.flat.shape, generator=generator), alpha=by)
 
 
-def behaviour_hessian(network: MlpActorCritic, batch: TrainingBatch, *, clip: float) -> Tensor:
+def behaviour_hessian(network: MlpActorCritic, batch: Columns[Tensor], *, clip: float) -> Tensor:
     """Hessian of PPO's clipped surrogate, ratios to the policy that sampled, by autograd."""
     log_prob, point = surrogate_log_prob(network, batch.observation, batch.action)
     advantage, old = batch.advantage.double(), batch.log_prob.double()
@@ -246,7 +245,7 @@ def test_more_actors_do_not_change_how_many_steps_of_each_are_compared() -> None
     alone = on_policy_batch(
         [trajectories[i] for i in chosen], network, discount=0.99, gae_lambda=1.0
     )
-    alone = replace(alone, advantage=many.advantage.view(40, 48)[chosen].flatten())
+    alone = alone.replaced(advantage=many.advantage.view(40, 48)[chosen].flatten())
     noise, of_these, of_others = (trajectory_noise(network, b) for b in (many, alone, few))
     assert noise == of_these == trajectory_noise(network, many, num_trajectories=40)
     assert noise != of_others
@@ -278,14 +277,14 @@ def test_measuring_changes_nothing() -> None:
 
 def test_no_advantage_anywhere_is_no_curvature() -> None:
     network, batch = round_of(CONTINUOUS, PpoHyperparameters(hidden_sizes=(6, 5)))
-    flat_batch = replace(batch, advantage=torch.zeros_like(batch.advantage))
+    flat_batch = batch.replaced(advantage=torch.zeros_like(batch.advantage))
     assert measured(network, flat_batch, rule=DetectorRule()) is None
 
 
 def test_without_advantages_the_whole_loss_curves_as_the_values_error_does() -> None:
     network, batch = round_of(CONTINUOUS, HYPERPARAMETERS)
     moved(network)
-    flat_batch = replace(batch, advantage=torch.zeros_like(batch.advantage))
+    flat_batch = batch.replaced(advantage=torch.zeros_like(batch.advantage))
     rule = DetectorRule(objective="total_loss", num_samples=10_000, tolerance=1e-3)
     found = measured(network, flat_batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
     hessian = negative_loss_hessian(network, flat_batch, HYPERPARAMETERS)
@@ -309,7 +308,7 @@ def test_convolutional_networks_have_every_objective_and_the_noise(objective: st
     observation, action, advantage = test_surrogate_conv.samples_of(case)
     outputs, value = network.policy_outputs(observation), network.values(observation)
     log_prob = network.distribution.log_prob(outputs, action)
-    batch = TrainingBatch(
+    batch = Columns(
         observation=observation,
         action=action,
         advantage=advantage.float(),
@@ -318,8 +317,7 @@ def test_convolutional_networks_have_every_objective_and_the_noise(objective: st
         log_prob=log_prob,
         outputs=outputs,
         behaviour_log_prob=log_prob,
-        num_trajectories=2,
-    )
+    ).of_trajectories(2)
     rule = DetectorRule.model_validate({"objective": objective, "num_samples": 8})
     found = measured(network, batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
     assert found is not None

@@ -1,7 +1,6 @@
 """Samples of the curvature: drawn as often as their chances say, and right in the mean."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.detectors.sample_choice import (
     chosen_samples,
@@ -22,6 +20,7 @@ from learning.networks.mlp_network import MlpActorCritic
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.detectors.test_surrogate import autograd_hessian, network_of
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
@@ -33,7 +32,7 @@ SIZES = st.lists(
 )
 
 
-def round_of(environment: EnvironmentSpec) -> tuple[MlpActorCritic, TrainingBatch]:
+def round_of(environment: EnvironmentSpec) -> tuple[MlpActorCritic, Columns[Tensor]]:
     network = network_of(environment, HYPERPARAMETERS, torch.float32)
     trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(3)]
     return network, on_policy_batch(trajectories, network, discount=0.99, gae_lambda=1.0)
@@ -136,12 +135,12 @@ def test_the_hessian_is_right_in_the_mean(environment: EnvironmentSpec) -> None:
     assert sum(off) / len(off) < 0.8 * sum(float((part - whole).norm()) for part in even) / 6
 
 
-def naive_chances_of(batch: TrainingBatch, distribution: Distribution, wanted: int) -> Tensor:
+def naive_chances_of(batch: Columns[Tensor], distribution: Distribution, wanted: int) -> Tensor:
     sizes = batch.advantage.double().abs() * bends_of(batch, distribution)
     return torch.tensor(naive_chances(sizes.tolist(), wanted), dtype=torch.float64)
 
 
-def bends_of(batch: TrainingBatch, distribution: Distribution) -> Tensor:
+def bends_of(batch: Columns[Tensor], distribution: Distribution) -> Tensor:
     """|g|^2 + c, by autograd."""
     outputs = batch.outputs.double().requires_grad_()
     (score,) = torch.autograd.grad(distribution.log_prob(outputs, batch.action).sum(), outputs)
@@ -150,7 +149,7 @@ def bends_of(batch: TrainingBatch, distribution: Distribution) -> Tensor:
 
 
 def hessian_of(
-    network: MlpActorCritic, batch: TrainingBatch, chosen: Tensor, advantage: Tensor
+    network: MlpActorCritic, batch: Columns[Tensor], chosen: Tensor, advantage: Tensor
 ) -> Tensor:
     return autograd_hessian(network, batch.observation[chosen], batch.action[chosen], advantage)
 
@@ -159,11 +158,11 @@ def test_a_sample_without_advantage_is_never_drawn() -> None:
     network, batch = round_of(CONTINUOUS)
     advantage = torch.zeros_like(batch.advantage)
     advantage[[3, 50, 51, 140]] = torch.tensor([1.0, -2.0, 0.5, 1e-3])
-    some = replace(batch, advantage=advantage)
+    some = batch.replaced(advantage=advantage)
     chosen, weights = chosen_samples(some, DetectorRule(num_samples=10), network.distribution)
     assert chosen.tolist() == [3, 50, 51, 140]
     assert weights.tolist() == pytest.approx([4 / 144] * 4)
-    none = replace(batch, advantage=torch.zeros_like(advantage))
+    none = batch.replaced(advantage=torch.zeros_like(advantage))
     chosen, _ = chosen_samples(none, DetectorRule(num_samples=10), network.distribution)
     assert chosen.tolist() == []
 
@@ -197,14 +196,7 @@ def test_even_samples_come_from_as_many_trajectories_as_asked_for(rule: Detector
 def test_drawn_samples_come_from_the_allowed_trajectories_and_stand_for_those() -> None:
     network, batch = round_of(CONTINUOUS)
     rule = DetectorRule(num_samples=30, num_trajectories=2)
-    first_two = replace(
-        batch,
-        **{
-            name: getattr(batch, name)[:96]
-            for name in ("observation", "action", "advantage", "outputs")
-        },
-        num_trajectories=2,
-    )
+    first_two = batch.mapped(lambda column: column[:96]).of_trajectories(2)
     chosen, weights = chosen_samples(batch, rule, network.distribution)
     assert chosen.max() < 96
     # The mean of |g|^2 is over the whole round either way, so that chances are nearly alike.
@@ -222,7 +214,7 @@ def test_what_is_not_finite_is_spread_evenly(field: str) -> None:
     broken = getattr(batch, field).clone()
     broken[5] = math.nan
     rule = DetectorRule(num_samples=12)
-    chosen, weights = chosen_samples(replace(batch, **{field: broken}), rule, network.distribution)
+    chosen, weights = chosen_samples(batch.replaced(**{field: broken}), rule, network.distribution)
     assert chosen.tolist() == evenly_spread(144, 12).tolist()
     assert weights.tolist() == [1.0] * 12
 

@@ -1,15 +1,14 @@
 """Asking a rule's loss over a minibatch for everything it knows."""
 
-from dataclasses import fields
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from learning.data.arrays import Floats
-from learning.data.samples import Minibatch
 from learning.losses.loss_terms import LossRule, MinibatchLoss, stat_names
 from learning.networks.distributions import Distribution, Gaussian
+from shared.trajectory.columns import Columns
 
 
 class LossGradient(NamedTuple):
@@ -24,7 +23,7 @@ def loss_gradient(
     rule: LossRule,
     outputs: Tensor,
     value: Tensor,
-    minibatch: Minibatch[Tensor],
+    minibatch: Columns[Tensor],
     distribution: Distribution,
     *,
     as_arrays: bool = False,
@@ -34,7 +33,7 @@ def loss_gradient(
         assert isinstance(distribution, Gaussian)
         arrays: MinibatchLoss[Floats] = MinibatchLoss(
             rule,
-            Minibatch(**{f.name: getattr(minibatch, f.name).numpy() for f in fields(Minibatch)}),
+            minibatch.mapped(Tensor.numpy),
             distribution,
         )
         gradients = arrays.policy_gradient(outputs.numpy()), arrays.value_gradient(value.numpy())

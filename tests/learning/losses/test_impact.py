@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.samples import Minibatch
 from learning.losses.impact import ImpactRule, reference_log_prob
 from learning.networks.distributions import Categorical, Distribution, Gaussian
 from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.losses.loss_gradients import loss_gradient
 
 PAPER = ImpactHyperparameters()
@@ -23,10 +23,10 @@ both_kinds = pytest.mark.parametrize(
 )
 
 
-def coins(ratio: list[float], advantage: list[float]) -> tuple[Tensor, Minibatch[Tensor]]:
+def coins(ratio: list[float], advantage: list[float]) -> tuple[Tensor, Columns[Tensor]]:
     """Fair coins: pi is 1/2, and the reference is chosen to give the wanted ratio."""
     n = len(ratio)
-    return torch.zeros(n, 2), Minibatch(
+    return torch.zeros(n, 2), Columns(
         observation=torch.zeros(n, 1),
         action=torch.zeros(n, dtype=torch.int64),
         advantage=torch.tensor(advantage),
@@ -40,7 +40,7 @@ def coins(ratio: list[float], advantage: list[float]) -> tuple[Tensor, Minibatch
 
 def random_minibatch(
     distribution: Distribution, seed: int
-) -> tuple[Tensor, Tensor, Minibatch[Tensor]]:
+) -> tuple[Tensor, Tensor, Columns[Tensor]]:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -54,7 +54,7 @@ def random_minibatch(
     return (
         outputs,
         2.0 * normal(n),
-        Minibatch(
+        Columns(
             observation=normal(n, 1),
             action=action,
             advantage=normal(n),

@@ -1,17 +1,16 @@
 """PPO's loss against numbers computed by hand and a naive loop; its gradient against autograd."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from learning.data.samples import Minibatch
 from learning.losses.ppo import PpoRule
 from learning.networks.distributions import Categorical, Distribution
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.losses.loss_gradients import loss_gradient
 from tests.learning.losses.test_impact import both_kinds, coins, random_minibatch
 
@@ -82,7 +81,7 @@ def test_rounding_does_not_decide_over_the_gradient_of_a_step_within_the_limit()
     generator = torch.Generator().manual_seed(0)
     outputs = torch.zeros(1000, 2)
     value = 100 * torch.rand(1000, generator=generator)
-    minibatch = Minibatch(
+    minibatch = Columns(
         observation=torch.zeros(1000, 1),
         action=torch.zeros(1000, dtype=torch.int64),
         advantage=torch.zeros(1000),
@@ -100,7 +99,7 @@ def test_rounding_does_not_decide_over_the_gradient_of_a_step_within_the_limit()
 def naive_total(
     outputs: Tensor,
     value: Tensor,
-    minibatch: Minibatch[Tensor],
+    minibatch: Columns[Tensor],
     distribution: Distribution,
     hyperparameters: PpoHyperparameters,
     kl_coefficient: float,
@@ -155,7 +154,7 @@ def test_loss_agrees_with_a_naive_loop_and_gradient_with_autograd(
 
 def test_a_term_that_is_left_out_cannot_poison_the_loss() -> None:
     outputs, minibatch = coins([1.0], [1.0])
-    impossible = replace(minibatch, outputs=torch.tensor([[math.inf, 0.0]]))
+    impossible = minibatch.replaced(outputs=torch.tensor([[math.inf, 0.0]]))
     for coefficient, finite in ((0.0, True), (0.2, False)):
         given = (outputs, torch.zeros(1), impossible, Categorical())
         rule = rule_of(PAPER, coefficient)

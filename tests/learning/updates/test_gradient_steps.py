@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.data.samples import Minibatch
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from learning.updates.cuda_graphs import Recorder
@@ -18,6 +17,7 @@ from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import StepsTaken, take_steps
 from learning.updates.optimiser import AdamRule, FlatAdam
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.trajectories import CONTINUOUS
 from tests.learning.updates.replaying import Again
 
@@ -30,9 +30,9 @@ def new_adam(network: ActorCritic, *, epsilon: float, norm_max: float) -> FlatAd
     return FlatAdam(network.flat, rule=rule)
 
 
-def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Minibatch[Tensor]:
+def minibatch(size: int, generator: torch.Generator, *, spoilt: bool) -> Columns[Tensor]:
     value = torch.randn(size, generator=generator)
-    return Minibatch(
+    return Columns(
         observation=torch.randn(size, OBSERVATIONS, generator=generator),
         action=torch.randint(2, (size,), generator=generator),
         advantage=value * math.nan if spoilt else value,
@@ -50,7 +50,7 @@ class Pulls:
     def __init__(self, parameters: Tensor) -> None:
         self._parameters = parameters
 
-    def gradient(self, samples: Minibatch[Tensor]) -> Gradient:
+    def gradient(self, samples: Columns[Tensor]) -> Gradient:
         pull = samples.observation.sum() + samples.action.sum() + samples.outputs.sum()
         mean = samples.advantage.mean()
         return Gradient(

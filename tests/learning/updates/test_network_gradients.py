@@ -1,15 +1,12 @@
 """Whole gradients, by whichever source, against autograd of the loss that defines them."""
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from learning.data.batch import TrainingBatch
+from learning.data.batch import picked
 from learning.data.batch_building import on_policy_batch
-from learning.data.samples import Minibatch
 from learning.detectors.surrogate import leaves
 from learning.losses.impact import ImpactRule
 from learning.losses.impala import ImpalaRule
@@ -24,6 +21,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.detectors import test_surrogate_conv as conv
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
@@ -45,7 +43,7 @@ NETWORKS = [
 ]
 
 
-def defined(network: ActorCritic, rule: LossRule, minibatch: Minibatch[Tensor]) -> Tensor:
+def defined(network: ActorCritic, rule: LossRule, minibatch: Columns[Tensor]) -> Tensor:
     """Return the gradient of the rule's loss by autograd, in the layout of the parameters # [P]."""
     parameters = leaves(network, policy_only=False)
     loss = rule.loss(
@@ -69,13 +67,13 @@ def moved(network: ActorCritic) -> None:
         parameter.data.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
 
 
-def dense(environment: EnvironmentSpec, log_std: str) -> tuple[ActorCritic, Minibatch[Tensor]]:
+def dense(environment: EnvironmentSpec, log_std: str) -> tuple[ActorCritic, Columns[Tensor]]:
     settings = PpoHyperparameters.model_validate({"hidden_sizes": (8, 7), "log_std": log_std})
     network = build_network(environment, settings, seed=0)
     trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(2)]
     batch = on_policy_batch(trajectories, network, discount=0.99, gae_lambda=0.95)
     moved(network)
-    return network, batch.picked(torch.arange(0, batch.num_samples, 2))
+    return network, picked(batch, torch.arange(0, batch.num_samples, 2))
 
 
 def by_torch(network: ActorCritic, rule: LossRule) -> NetworkGradients[Tensor]:
@@ -86,7 +84,7 @@ def by_torch(network: ActorCritic, rule: LossRule) -> NetworkGradients[Tensor]:
 
 
 def expect_the_definition(
-    network: ActorCritic, rule: LossRule, minibatch: Minibatch[Tensor], found: Gradient
+    network: ActorCritic, rule: LossRule, minibatch: Columns[Tensor], found: Gradient
 ) -> None:
     expected = defined(network, rule, minibatch)
     assert expected.norm() > 0
@@ -114,7 +112,7 @@ def test_dense_gradients_are_those_of_the_loss(
     by_numpy = NetworkGradients(
         network.differentiate_arrays, rule, terms, into=into, policy_version=4
     )
-    arrays = Minibatch(**{f.name: getattr(minibatch, f.name).numpy() for f in fields(Minibatch)})
+    arrays = minibatch.mapped(Tensor.numpy)
     found = by_numpy.gradient(arrays)
     assert isinstance(found.stats, np.ndarray)
     expect_the_definition(network, rule, minibatch, found)
@@ -128,7 +126,7 @@ def test_convolutional_gradients_are_those_of_the_loss(name: str) -> None:
     observation, action, advantage = conv.samples_of(case)
     outputs, value = network.policy_outputs(observation), network.values(observation)
     log_prob = network.distribution.log_prob(outputs, action)
-    batch = TrainingBatch(
+    batch = Columns(
         observation=observation,
         action=action,
         advantage=advantage.float(),
@@ -139,7 +137,7 @@ def test_convolutional_gradients_are_those_of_the_loss(name: str) -> None:
         behaviour_log_prob=log_prob,
     )
     moved(network)
-    rule, minibatch = RULES[name], batch.picked(torch.arange(batch.num_samples))
+    rule, minibatch = RULES[name], picked(batch, torch.arange(batch.num_samples))
     with network.without_graph():
         found = by_torch(network, rule).gradient(minibatch)
     expect_the_definition(network, rule, minibatch, found)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.losses.ppo import PpoRule
 from learning.networks.building import build_network
@@ -13,6 +13,7 @@ from learning.updates import network_steps
 from learning.updates.network_steps import NetworkSteps
 from learning.updates.rank_group import RankGroup, RankGroupError
 from shared.hyperparameters.ppo import STANDARD
+from shared.trajectory.columns import Columns
 from tests.learning.trajectories import DISCRETE, make_trajectory
 from tests.learning.updates.replaying import always
 
@@ -31,7 +32,7 @@ def group(tmp_path: Path) -> RankGroup:
     )
 
 
-def _steps() -> tuple[NetworkSteps, TrainingBatch]:
+def _steps() -> tuple[NetworkSteps, Columns[Tensor]]:
     network = build_network(DISCRETE, PPO, seed=5)
     trajectories = [make_trajectory(DISCRETE, network, actor_index=i) for i in range(2)]
     batch = on_policy_batch(trajectories, network, discount=0.99, gae_lambda=0.95)
@@ -44,7 +45,7 @@ def _taken(group: RankGroup | None) -> tuple[dict[str, float], torch.Tensor]:
     columns = {name: getattr(batch, name).double() for name in ("observation", "advantage")}
     for name in ("value_target", "value", "log_prob", "outputs", "behaviour_log_prob"):
         columns[name] = getattr(batch, name).double()
-    batch = TrainingBatch(action=batch.action, num_trajectories=2, **columns)
+    batch = Columns(action=batch.action, **columns).of_trajectories(2)
     rule = PpoRule(hyperparameters=PPO, kl_coefficient=0.2)
     generator = torch.Generator().manual_seed(1)
     told = steps.take(batch, rule, generator=generator, policy_version=0, group=group)

@@ -3,16 +3,14 @@
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from learning.algorithms.ppo import Ppo
-from learning.data.batch import TrainingBatch
 from learning.data.batch_building import on_policy_batch
 from learning.losses.impact import ImpactRule
 from learning.losses.impala import ImpalaRule
@@ -26,6 +24,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA
 from shared.hyperparameters.ppo import STANDARD, STANDARD_IMAGES, PpoHyperparameters
+from shared.trajectory.columns import Columns
 from tests.learning.algorithms import test_gradient_learner as images
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
 
@@ -58,7 +57,7 @@ class Case:
         trajectories = [make_trajectory(environment, network, actor_index=i) for i in range(2)]
         made = on_policy_batch(trajectories, network, discount=0.99, gae_lambda=0.95)
         weight = torch.linspace(0.0, 1.0, made.num_samples)
-        self.batch = _cast(replace(made, weight=weight), dtype)
+        self.batch = _cast(made.replaced(weight=weight), dtype)
         network.flatten(dtype)
         self.steps = NetworkSteps.of(network, hyperparameters)
         self.generator = torch.Generator().manual_seed(7)
@@ -77,14 +76,13 @@ def _with(rule: LossRule, settings: dict[str, object]) -> PpoHyperparameters:
     return rule.hyperparameters.model_copy(update=settings)  # type: ignore[attr-defined,no-any-return]
 
 
-def _cast(batch: TrainingBatch, dtype: torch.dtype) -> TrainingBatch:
-    columns = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    cast: dict[str, Any] = {
+def _cast(batch: Columns[Tensor], dtype: torch.dtype) -> Columns[Tensor]:
+    cast = {
         name: column.to(dtype)
-        for name, column in columns.items()
-        if isinstance(column, Tensor) and column.is_floating_point()
+        for name, column in batch.arrays.items()
+        if column.is_floating_point()
     }
-    return replace(batch, **cast)
+    return batch.replaced(**cast)
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3])

@@ -1,7 +1,5 @@
 """Batches: columns side by side, and what ends where."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -129,9 +127,9 @@ def test_a_step_that_is_both_counts_as_terminated() -> None:
 def test_tensors_have_the_arrays_names_and_values() -> None:
     found = batch(trajectory(0, truncated=((1, 0),)))
     tensors = found.torch("cpu")
-    for field in dataclasses.fields(tensors):
-        tensor, array = getattr(tensors, field.name), getattr(found, field.name)
-        assert torch.equal(tensor, torch.tensor(array)), field.name
+    for name, tensor in tensors.arrays.items():
+        assert torch.equal(tensor, torch.tensor(getattr(found, name))), name
+    assert tensors.final_steps.tolist() == [1]
 
 
 def test_arrays_are_read_only() -> None:

@@ -1,7 +1,5 @@
 """Small rounds for the learner's tests: plans, trajectories and results made by hand."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from shared.cache.client import TrajectoryCache
@@ -96,8 +94,9 @@ def deliver_going_on(
     """Store a trajectory of an episode that is as many fragments old as its reward says."""
     (left,) = cache.fetch_starts(job_id, round_index, (actor_index,)) or (b"",)
     played = int(left or b"0")
-    made = replace(
-        trajectory(job_id, actor_index, round_index=round_index, policy_version=policy_version),
+    made = trajectory(
+        job_id, actor_index, round_index=round_index, policy_version=policy_version
+    ).replaced(
         reward=np.full((STEPS, 1), played, np.float32),
         episode_returns=np.array([played], np.float32),
         snapshots=(str(played + 1).encode(),),

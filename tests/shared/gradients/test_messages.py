@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 
-from shared.gradients.messages import GradientMessage, GradientMessageError, Slice, Weights
+from shared.gradients.messages import (
+    GradientMessage,
+    GradientMessageError,
+    Weights,
+    decode_slice,
+    encode_slice,
+)
 from shared.trajectory import codec
+from shared.trajectory.columns import Columns
 
 WEIGHTS = Weights(version=3, flat=np.arange(4, dtype=np.float32), network="{}", loss="{}")
 GRADIENT = GradientMessage(
@@ -31,9 +38,7 @@ def test_what_was_encoded_comes_back() -> None:
     same = ("job_id", "round", "call", "base", "num_samples", "started_at", "fetch_s", "compute_s")
     assert all(getattr(gradient, name) == getattr(GRADIENT, name) for name in same)
     rows = np.ones((3, 2), np.float32)
-    assert Slice.decode(Slice(arrays={"a": rows}).encode(), names=frozenset("a")).arrays[
-        "a"
-    ].shape == (3, 2)
+    assert decode_slice(encode_slice(Columns(a=rows)), names="a").arrays["a"].shape == (3, 2)
 
 
 def test_one_kind_is_not_taken_for_another() -> None:
@@ -42,7 +47,7 @@ def test_one_kind_is_not_taken_for_another() -> None:
     with pytest.raises(GradientMessageError, match="no gradient"):
         GradientMessage.decode(WEIGHTS.encode())
     with pytest.raises(GradientMessageError, match="no slice"):
-        Slice.decode(WEIGHTS.encode(), names=frozenset())
+        decode_slice(WEIGHTS.encode(), names=())
 
 
 def message(**changes: str) -> bytes:
@@ -83,4 +88,4 @@ def test_a_slice_has_equally_long_arrays_of_the_names_that_are_expected(
 ) -> None:
     names = frozenset(arrays) or frozenset("a")
     with pytest.raises(GradientMessageError):
-        Slice.decode(Slice(arrays=arrays).encode(), names=names)
+        decode_slice(encode_slice(Columns(**arrays)), names=names)

@@ -12,7 +12,7 @@ from learning.aggregation.function_steps import LostCall
 from learning.aggregation.weighting import Arrived
 from learning.algorithms.ppo import Ppo
 from learning.data.arrays import Floats
-from learning.data.samples import SAMPLE_FIELDS, Minibatch
+from learning.data.samples import SAMPLE_FIELDS
 from learning.losses.ppo import PpoRule
 from services.learner.rounds import gradient_desk
 from services.learner.rounds.gradient_desk import CachedGradientDesk
@@ -27,6 +27,7 @@ from shared.contracts.jobs import Job
 from shared.contracts.leases import Lease, hash_of_lease
 from shared.gradients.messages import GradientMessage
 from shared.hyperparameters.ppo import STANDARD
+from shared.trajectory.columns import Columns
 from tests.learning.trajectories import CONTINUOUS
 
 _JOBS = count()
@@ -35,10 +36,10 @@ DEADLINE_S = 40.0
 RECORD = GradientRecord(asked=2, used=2, stale=0, lost=0)
 
 
-def samples() -> Minibatch[Floats]:
+def samples() -> Columns[Floats]:
     column = np.zeros((4, 1), np.float32)
     flat = dict.fromkeys(SAMPLE_FIELDS, column[:, 0])
-    return Minibatch(**{**flat, "observation": column, "action": column, "outputs": column})
+    return Columns(**{**flat, "observation": column, "action": column, "outputs": column})
 
 
 class Clock:
