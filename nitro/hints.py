@@ -13,6 +13,7 @@ _WHERE = ("--runs-dir", "--api-url")
 _OPTIONS: Mapping[str, Sequence[str]] = {
     "train": (*_WHERE, "--environment-package"),
     "jobs": _WHERE,
+    "sweep": _WHERE,
     "track": _WHERE,
     "dashboard": _WHERE,
     "evaluate": ("--runs-dir", "--environment-package"),

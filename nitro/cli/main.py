@@ -37,6 +37,7 @@ from nitro.foreign_output import foreign_code, own_stdout
 from nitro.hints import Place
 from nitro.planning.command import EXAMPLES as PLAN_EXAMPLES
 from nitro.planning.command import plan
+from nitro.sweeps.command import app as sweep
 from nitro.tracking.command import EXAMPLES as TRACK_EXAMPLES
 from nitro.tracking.command import track
 
@@ -56,6 +57,7 @@ app = typer.Typer(
 app.add_typer(runs_app, name="runs")
 app.add_typer(jobs.app, name="jobs")
 add_commands(app, jobs.app)
+app.add_typer(sweep, name="sweep")
 app.add_typer(scheduler, name="scheduler")
 app.add_typer(experiment, name="experiment")
 

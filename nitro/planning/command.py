@@ -73,7 +73,7 @@ def plan(
     require_registered(env)
     spec, steps = _job(env, to_return, total_steps, assignments or [])
     typer.echo(f"measuring {env} on this machine, for some seconds", err=True)
-    found = _planned(spec, steps, usd_per_hour=value_of_time)
+    found = planned(spec, steps, usd_per_hour=value_of_time)
     if output is not None:
         from nitro.planning.picture import draw_plan
 
@@ -114,7 +114,12 @@ def _job(
     return spec, planned
 
 
-def _planned(spec: "JobSpec", steps: int, *, usd_per_hour: float) -> "Plan":
+def planned(spec: "JobSpec", steps: int, *, usd_per_hour: float) -> "Plan":
+    """Measure a job here and return its plan.
+
+    Raises:
+        CommandError: Its environment cannot be built, or fails.
+    """
     from nitro.deploy.doctor import read_deployment
     from nitro.planning.choice import choose
     from nitro.planning.measuring import measure

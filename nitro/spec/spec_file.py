@@ -208,7 +208,7 @@ def assign_all(
         path, equals, text = assignment.partition("=")
         if not equals or not path:
             raise CommandError(f"--set: must look like {form}, got {assignment!r}")
-        _assign(raw, path.strip().removeprefix(within), _json_or_text(text))
+        _assign(raw, path.strip().removeprefix(within), json_or_text(text))
 
 
 def _assign(raw: JsonObject, path: str, value: JsonValue) -> None:
@@ -222,7 +222,7 @@ def _assign(raw: JsonObject, path: str, value: JsonValue) -> None:
     node[last] = value
 
 
-def _json_or_text(text: str) -> JsonValue:
+def json_or_text(text: str) -> JsonValue:
     """Read JSON, or a list or mapping as YAML writes it, or else take the text for what it is."""
     value: JsonValue = text
     try:

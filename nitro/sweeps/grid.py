@@ -1,0 +1,133 @@
+"""From a sweep's specification to its rows. Pure: the same specification gives the same rows."""
+
+import copy
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from nitro.errors import CommandError
+from nitro.hints import RUNS
+from nitro.spec.scaling_option import parse_scaling
+from nitro.spec.spec_file import parse_actors
+from nitro.spec.starting_job import train_spec
+from nitro.spec.total_steps import planned_steps
+from nitro.sweeps.rows import Row
+from nitro.sweeps.spec import Fields, SweepSpec
+from shared.contracts.job_spec import MAX_ROUNDS, NO_CAP_USD, JobSpec
+
+MOST_ROWS = 10_000
+"""A number beyond is a slip."""
+_ALONE = "default"
+"""The name of the only setting, where nothing is varied."""
+
+
+def expand(spec: SweepSpec, *, runs_dir: Path = RUNS) -> list[Row]:
+    """Return the rows of a grid: whole seeds first, so that a sweep cut short can be compared.
+
+    Args:
+        spec: The sweep; not a search.
+        runs_dir: Where runs are that a scaling policy names.
+
+    Raises:
+        CommandError: A job is wrong, two settings have one name, or there are too many rows.
+    """
+    settings = settings_of(spec)
+    number = len(spec.seeds) * len(spec.environments) * len(settings)
+    if number > MOST_ROWS:
+        raise CommandError(f"a sweep has at most {MOST_ROWS:,} jobs, and this one {number:,}")
+    return [
+        row_of(spec, env_id, name, fields, seed=seed, runs_dir=runs_dir)
+        for seed in spec.seeds
+        for env_id in spec.environments
+        for name, fields in settings.items()
+    ]
+
+
+def settings_of(spec: SweepSpec) -> dict[str, Fields]:
+    """Return the fields of each setting by its name: the named ones times what is varied."""
+    named = spec.settings or {"": {}}
+    found: dict[str, Fields] = {}
+    for (name, fields), varied in itertools.product(named.items(), [*_combinations(spec.vary)]):
+        told = ", ".join(filter(None, [name, label(varied)])) or _ALONE
+        if told in found:
+            raise CommandError(f"two settings are called {told!r}: a value is named twice")
+        found[told] = {**fields, **varied}
+    return found
+
+
+def label(fields: Mapping[str, JsonValue]) -> str:
+    """Name values by the last part of their path.
+
+    >>> label({"hyperparameters.learning_rate": 0.0003, "preset": "paper"})
+    'learning_rate=0.0003, preset=paper'
+    """
+    return ", ".join(f"{path.rpartition('.')[2]}={_told(value)}" for path, value in fields.items())
+
+
+def row_of(
+    spec: SweepSpec,
+    env_id: str,
+    setting: str,
+    fields: Mapping[str, JsonValue],
+    *,
+    seed: int,
+    runs_dir: Path = RUNS,
+) -> Row:
+    """Return one row: a job with the sweep's fields and those of its setting.
+
+    Raises:
+        CommandError: The job is wrong; names the setting.
+    """
+    options = {**_options(spec, fields, runs_dir), "env_id": env_id, "seed": seed}
+    try:
+        job, end_steps = _job(options, spec.total_steps)
+    except CommandError as error:
+        raise CommandError(f"{env_id}, {setting}: {error}", exit_code=error.exit_code) from error
+    job = job.model_copy(update={"tags": (*job.tags, spec.tag)})
+    return Row(env_id=env_id, setting=setting, seed=seed, spec=job, end_steps=end_steps)
+
+
+def _job(options: Fields, total_steps: int | None) -> tuple[JobSpec, int | None]:
+    """Return a job that makes so many steps, and at which steps it must be ended if it must.
+
+    Where actors decide how many steps a round has, the job has rounds enough in any case. It is
+    ended once it has made its steps, and evaluates every round, as nobody knows the last one.
+    """
+    if total_steps is None:
+        return train_spec(options=options), None
+    job = train_spec(options=options)
+    if planned_steps(job) is not None or "stop.max_rounds" in options:
+        return train_spec(options=options, total_steps=total_steps), None
+    fewest = job.actors.min * job.steps_of(job.actors.min)
+    rounds = min(MAX_ROUNDS, -(-total_steps // fewest))
+    lasting = {"evaluation.every_rounds": 1, **options, "stop.max_rounds": rounds}
+    return train_spec(options=lasting), total_steps
+
+
+def _options(spec: SweepSpec, fields: Mapping[str, JsonValue], runs_dir: Path) -> Fields:
+    """Return what is said of a job, short forms written out; it has no cap of its own yet.
+
+    Raises:
+        CommandError: A short form is wrong, or the job has a budget.
+    """
+    options: Fields = copy.deepcopy({**spec.job, **fields})
+    scaling, actors = options.get("scaling"), options.get("actors")
+    if isinstance(scaling, str):
+        options["scaling"] = parse_scaling(scaling, runs_dir=runs_dir, option="scaling")
+    if isinstance(actors, int | str):
+        options["actors"] = parse_actors(str(actors))
+    if "stop.budget_usd" in options:
+        raise CommandError("stop.budget_usd: give the sweep's budget_usd, which jobs share")
+    return {**options, "stop.budget_usd": NO_CAP_USD}
+
+
+def _combinations(vary: Mapping[str, list[JsonValue]]) -> Iterator[Fields]:
+    for values in itertools.product(*vary.values()):
+        yield dict(zip(vary, values, strict=True))
+
+
+def _told(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

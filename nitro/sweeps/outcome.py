@@ -1,0 +1,61 @@
+"""What a sweep keeps of a job that has ended or paused, asked of its API."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nitro.client.client import NitroClient
+from nitro.client.follow import RoundFeed, line_of
+from nitro.runs.curves import curve
+from nitro.runs.reading import Run
+from nitro.sweeps.rows import Outcome, Point, reached
+from shared.contracts.jobs import Job
+from shared.contracts.rounds import RoundRecord
+
+
+def outcome_of(client: NitroClient, job: Job, *, end_steps: int | None) -> Outcome:
+    """Return what a job came to.
+
+    Args:
+        client: Its API.
+        job: As it has ended.
+        end_steps: Steps with which it is done; None where its rounds say so. The first evaluation
+            after that many is the last that counts, however far the job went.
+    """
+    records = RoundFeed(client, job.job_id).fetch()
+    cost = client.cost(job.job_id)
+    points, last = _points(job, records), job.progress.last_return
+    # The evaluation at the end is no part of a round: only the job tells what it was.
+    # That of a job that was told to stop depends on when it was, so it does not count.
+    evaluated = bool(records) and records[-1].plan.num_evaluations > 0
+    if last is not None and evaluated and job.stop_reason != "user":
+        points.append(Point(float(job.progress.env_steps), last))
+    if end_steps is not None:
+        points = points[: 1 + sum(point.env_steps < end_steps for point in points)]
+    return Outcome(
+        rounds=job.progress.rounds,
+        env_steps=job.progress.env_steps,
+        curve=tuple(points),
+        # What is set aside counts as spent: its bill may still come.
+        spent_usd=max(job.spent_usd, cost.settled_usd + cost.reserved_usd),
+        wall_s=sum(record.result.timing.total_s for record in records if record.result),
+    )
+
+
+def has_reached(client: NitroClient, job: Job, env_steps: float) -> bool:
+    """Whether a job that goes on has an evaluation after at least so many steps.
+
+    It is one of a round, not of the job's end. So what it says does not depend on when the job is
+    stopped.
+    """
+    if job.progress.env_steps < env_steps:
+        return False
+    records = RoundFeed(client, job.job_id).fetch()
+    return reached(_points(job, records), env_steps)
+
+
+def _points(job: Job, records: Sequence[RoundRecord]) -> list[Point]:
+    lines = tuple(line_of(record) for record in records if record.result is not None)
+    run = Run(Path(job.job_id), job, lines, ledger=())
+    evaluates = bool(job.spec.evaluation.every_rounds)
+    found = curve(run, "evaluation" if evaluates else "training")
+    return [Point(*map(float, pair)) for pair in zip(found.env_steps, found.returns, strict=True)]

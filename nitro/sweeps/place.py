@@ -1,0 +1,91 @@
+"""Where a sweep's jobs are trained: a local system of its own, `nitro up`, or an API."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nitro.errors import CommandError
+from nitro.local.access import Api, open_api
+from nitro.local.own_environments import own_packages, require_registered
+from nitro.local.state_folder import StateFolder
+from nitro.settings import read_settings
+from nitro.sweeps.folder import SweepFolder
+from nitro.sweeps.rows import Row
+from shared.service.cores import usable_cores
+
+AUTO = "auto"
+_ON_AN_API = 8
+"""Jobs that an API has at once where nobody says how many; it trains as many as it has learners."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """How many jobs to have at once, and why."""
+
+    jobs: int
+    reason: str
+
+
+def parallel_jobs(text: str, *, rows: int, here: bool) -> Parallel:
+    """Read `--parallel`.
+
+    Args:
+        text: `auto` or a number.
+        rows: Jobs of the sweep.
+        here: Whether this machine trains them.
+
+    Raises:
+        CommandError: It is neither.
+    """
+    if text == AUTO and here:
+        cores = usable_cores()
+        return Parallel(
+            max(1, min(rows, cores)),
+            f"one job for each of {cores} cores: a job's learner and its actors take turns",
+        )
+    if text == AUTO:
+        reason = "an API queues what it cannot train yet"
+        return Parallel(max(1, min(rows, _ON_AN_API)), reason)
+    if not text.isdigit() or int(text) < 1:
+        raise CommandError(f"--parallel: must be auto or a number from 1, got {text!r}")
+    return Parallel(min(rows, int(text)) or 1, "as asked for")
+
+
+def is_here(folder: SweepFolder, api_url: str | None) -> bool:
+    """Whether a sweep would start a local system."""
+    named = api_url or read_settings().api_url
+    return not named and not StateFolder(folder.runs_dir).is_served()
+
+
+@contextmanager
+def open_place(
+    folder: SweepFolder,
+    rows: Sequence[Row],
+    *,
+    parallel: int,
+    api_url: str | None,
+    environment_packages: Sequence[str],
+    tell: Callable[[str], object],
+) -> Iterator[Api]:
+    """Connect to the API that is meant, or start a local system in the sweep's folder.
+
+    Raises:
+        CommandError: An environment is not here, or the system or API cannot be had.
+    """
+    if not is_here(folder, api_url):
+        with open_api(folder.runs_dir, spec=None, api_url=api_url, tell=tell) as api:
+            yield api
+        return
+    packages = own_packages(environment_packages or None)
+    for env_id in dict.fromkeys(row.env_id for row in rows):
+        require_registered(env_id)
+    with open_api(
+        folder.path,
+        spec=None,
+        most_actors=max(row.spec.actors.max for row in rows),
+        learners=parallel,
+        parallel=parallel,
+        environment_packages=packages or None,
+        tell=tell,
+    ) as api:
+        yield api

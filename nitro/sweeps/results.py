@@ -1,0 +1,171 @@
+"""What a sweep found: a line for each environment and setting, and how settings compare.
+
+Returns of different environments cannot be averaged as they are. Over all environments they are
+scores: 0 is the mean return of untrained policies, 1 the best interquartile mean of any setting.
+"""
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from nitro.sweeps.rows import Row, RowStatus
+from nitro.sweeps.statistics import (
+    Array,
+    Estimate,
+    interquartile_mean,
+    interquartile_mean_interval,
+    probability_of_improvement,
+)
+
+COUNTED: frozenset[RowStatus] = frozenset({"finished"})
+"""Rows whose returns count: those that were trained to their end."""
+
+
+class Measured(BaseModel):
+    """A value with its 95 % interval; the fields are keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> Self:
+        """Return an estimate as a message."""
+        return cls(value=estimate.value, low=estimate.low, high=estimate.high)
+
+    def told(self, digits: int = 1) -> str:
+        """Return it as a cell of a table."""
+        value, low, high = (f"{each:.{digits}f}" for each in (self.value, self.low, self.high))
+        return f"{value} [{low}, {high}]"
+
+
+class Group(BaseModel):
+    """All seeds of one setting on one environment."""
+
+    model_config = ConfigDict(frozen=True)
+
+    env_id: str
+    setting: str
+    seeds: int
+    """Trained to their end."""
+    jobs: int
+    final_return: Measured | None
+    """Interquartile mean over seeds of each one's last evaluation."""
+    best_return: float | None
+    """The highest last evaluation of a seed."""
+    env_steps: int
+    """Of all jobs together."""
+    wall_s: float
+    """In rounds, here, of all jobs together."""
+    spent_usd: float
+
+
+class Overall(BaseModel):
+    """One setting on all environments together."""
+
+    model_config = ConfigDict(frozen=True)
+
+    setting: str
+    score: Measured
+    improvement: Measured | None
+    """How probable it is that a run of it has more than one of the first setting."""
+
+
+class Results(BaseModel):
+    """What a sweep found; the fields are keys of `nitro sweep show --json`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    groups: list[Group]
+    overall: list[Overall]
+    """Empty unless every setting has a run that was trained to its end on every environment."""
+    spent_usd: float
+    budget_usd: float | None
+    unfinished: list[tuple[str, RowStatus, str]]
+    """Rows that do not count: their keys, how they stand, and why."""
+
+
+def results(name: str, rows: Sequence[Row], *, budget_usd: float | None) -> Results:
+    """Sum rows up."""
+    environments = [*dict.fromkeys(row.env_id for row in rows)]
+    settings = [*dict.fromkeys(row.setting for row in rows)]
+    groups = [
+        _group([row for row in rows if (row.env_id, row.setting) == (env_id, setting)])
+        for env_id in environments
+        for setting in settings
+        if any((row.env_id, row.setting) == (env_id, setting) for row in rows)
+    ]
+    return Results(
+        name=name,
+        groups=groups,
+        overall=_overall(rows, environments, settings),
+        spent_usd=sum(row.spent_usd for row in rows),
+        budget_usd=budget_usd,
+        unfinished=[(r.key, r.status, r.reason) for r in rows if r.status not in COUNTED],
+    )
+
+
+def final_returns(rows: Sequence[Row]) -> Array:
+    """Return the last evaluation of each row that was trained to its end."""
+    found = [row.outcome.final_return for row in rows if row.status in COUNTED and row.outcome]
+    return np.array([value for value in found if value is not None], dtype=float)
+
+
+def _group(rows: Sequence[Row]) -> Group:
+    finals = final_returns(rows)
+    outcomes = [row.outcome for row in rows if row.outcome is not None]
+    measured = Measured.of(interquartile_mean_interval([finals])) if len(finals) else None
+    return Group(
+        env_id=rows[0].env_id,
+        setting=rows[0].setting,
+        seeds=len(finals),
+        jobs=len(rows),
+        final_return=measured,
+        best_return=float(finals.max()) if len(finals) else None,
+        env_steps=sum(outcome.env_steps for outcome in outcomes),
+        wall_s=sum(outcome.wall_s for outcome in outcomes),
+        spent_usd=sum(row.spent_usd for row in rows),
+    )
+
+
+def _overall(
+    rows: Sequence[Row], environments: Sequence[str], settings: Sequence[str]
+) -> list[Overall]:
+    finals = {
+        (env_id, setting): final_returns(
+            [row for row in rows if (row.env_id, row.setting) == (env_id, setting)]
+        )
+        for env_id in environments
+        for setting in settings
+    }
+    if len(settings) < 2 or not all(map(len, finals.values())):
+        return []
+    scores: dict[str, list[Array]] = {setting: [] for setting in settings}
+    for env_id in environments:
+        first, best = _ends(rows, env_id, [finals[env_id, setting] for setting in settings])
+        for setting in settings:
+            scores[setting].append((finals[env_id, setting] - first) / ((best - first) or 1.0))
+    baseline = scores[settings[0]]
+    return [
+        Overall(
+            setting=setting,
+            score=Measured.of(interquartile_mean_interval(scores[setting])),
+            improvement=None
+            if setting == settings[0]
+            else Measured.of(probability_of_improvement(scores[setting], baseline)),
+        )
+        for setting in settings
+    ]
+
+
+def _ends(rows: Sequence[Row], env_id: str, finals: Sequence[Array]) -> tuple[float, float]:
+    """Return the returns of an environment that have the scores 0 and 1."""
+    firsts = [row.outcome.first_return for row in rows if row.env_id == env_id and row.outcome]
+    untrained = [value for value in firsts if value is not None]
+    best = max(float(interquartile_mean(each)) for each in finals)
+    return (float(np.mean(untrained)) if untrained else 0.0), best

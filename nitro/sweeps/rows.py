@@ -1,0 +1,93 @@
+"""A row of a sweep: one job with its place in the table, how it stands, and what it came to."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.message import Count, JobId, Message, Number, PositiveFloat
+
+RowStatus = Literal[
+    "waiting", "open", "paused", "finished", "stopped", "budget", "failed", "not started"
+]
+"""`open`: submitted, and not seen to have ended. `paused`: at a rung; it goes on if promoted.
+`stopped`: by Ctrl-C; it goes on with the sweep. `budget`: the money ended it early."""
+DONE: frozenset[RowStatus] = frozenset({"finished", "budget", "failed", "not started"})
+
+
+class Point(NamedTuple):
+    """One evaluation."""
+
+    env_steps: float
+    mean_return: float
+
+
+def reached(curve: Sequence[Point], env_steps: float) -> bool:
+    """Whether a curve has an evaluation after at least so many steps."""
+    return bool(curve) and curve[-1].env_steps >= env_steps
+
+
+class Outcome(Message):
+    """What a job came to so far."""
+
+    rounds: Count
+    env_steps: Count
+    curve: tuple[Point, ...] = ()
+    """Evaluations, or means of the last 100 training episodes where nothing was evaluated."""
+    spent_usd: Number = 0.0
+    """As on AWS."""
+    wall_s: Number = 0.0
+    """In rounds, here."""
+
+    @property
+    def first_return(self) -> float | None:
+        """The first evaluation: of a policy that has not learned."""
+        return self.curve[0].mean_return if self.curve else None
+
+    @property
+    def final_return(self) -> float | None:
+        """The last evaluation."""
+        return self.curve[-1].mean_return if self.curve else None
+
+    def return_at(self, env_steps: float) -> float | None:
+        """Return the first evaluation after at least so many steps, or else the last one."""
+        later = (point.mean_return for point in self.curve if point.env_steps >= env_steps)
+        return next(later, self.final_return)
+
+
+class Row(Message):
+    """One job of a sweep."""
+
+    env_id: str
+    setting: str
+    seed: Count
+    spec: JobSpec
+    """Without its budget, which is allotted when it begins."""
+    status: RowStatus = "waiting"
+    reason: str = ""
+    """Why it failed, did not start or was cut short."""
+    job_id: JobId | None = None
+    cap_usd: PositiveFloat | None = None
+    """The job's own budget, from the sweep's; None where nothing is capped."""
+    refused_usd: Number = 0.0
+    """The largest share of the budget with which it could not begin or go on."""
+    attempt: Count = 0
+    """Submissions that were refused for their budget."""
+    pause_steps: PositiveFloat | None = None
+    """Environment steps of the rung at which it pauses."""
+    end_steps: Count | None = None
+    """Environment steps with which it is done, where its rounds do not say so."""
+    trial: Count | None = None
+    """Of a search; finalists have that of the trial whose values they have."""
+    final: bool = False
+    """Whether it is a finalist's fresh seed."""
+    outcome: Outcome | None = None
+
+    @property
+    def key(self) -> str:
+        """Names it in its sweep."""
+        return f"{self.env_id}/{self.setting}/{self.seed}"
+
+    @property
+    def spent_usd(self) -> float:
+        """What it has cost."""
+        return 0.0 if self.outcome is None else self.outcome.spent_usd

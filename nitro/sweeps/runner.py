@@ -1,0 +1,280 @@
+"""Running the rows of a sweep: several at once, under one budget, from wherever they stand.
+
+Every change is written before it is acted on, and every job is submitted under a key of its own.
+So a sweep that is killed at any moment goes on from its folder, and no job is begun twice.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from time import monotonic
+from typing import Protocol
+
+from nitro.client.client import NitroClient
+from nitro.client.errors import AWAY, ApiError, ApiUnreachableError
+from nitro.client.follow import PATIENCE_S, stop_unfinished
+from nitro.sweeps.folder import SweepFolder
+from nitro.sweeps.money import left_usd, next_cap_usd, share_usd
+from nitro.sweeps.outcome import has_reached, outcome_of
+from nitro.sweeps.rows import DONE, Outcome, Row, RowStatus, reached
+from shared.contracts.jobs import FINISHED, Job
+
+_LOOK_S = 0.2
+_BUDGET = "stop.budget_usd"
+_AWAY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
+
+Plan = Callable[[list[Row]], list[Row]]
+"""Returns the rows there are to be now: a search adds and promotes some."""
+
+
+class View(Protocol):
+    """Shows a sweep while it runs."""
+
+    def show(self, rows: Sequence[Row], jobs: Mapping[str, Job]) -> None:
+        """Show how the rows stand; `jobs` are those of open rows by their keys."""
+
+    def note(self, text: str) -> None:
+        """Tell something once."""
+
+
+class Runner:
+    """Runs one sweep on one API.
+
+    Args:
+        client: The API.
+        folder: The sweep's.
+        places: Jobs at once.
+        budget_usd: The most that all may cost; None for no cap.
+        plan: Adds and promotes rows.
+        view: Is told how they stand.
+        begun: Told the id of each job that was submitted.
+        check: Raises if the API cannot do its work any more.
+        asked: Whether somebody wants the sweep to stop.
+        pause: Waits for so many seconds, or less.
+    """
+
+    def __init__(
+        self,
+        client: NitroClient,
+        folder: SweepFolder,
+        *,
+        places: int,
+        budget_usd: float | None,
+        plan: Plan,
+        view: View,
+        begun: Callable[[str], object],
+        check: Callable[[], object],
+        asked: Callable[[], bool],
+        pause: Callable[[float], object],
+    ) -> None:
+        self._client = client
+        self._folder = folder
+        self._identity = folder.asked().identity
+        self._places = places
+        self._budget_usd = budget_usd
+        self._plan = plan
+        self._view = view
+        self._begun = begun
+        self._check = check
+        self._asked = asked
+        self._pause = pause
+        self._rows: list[Row] = []
+        self._jobs: dict[str, Job] = {}
+        self._told: set[str] = set()
+        """Keys of rows whose jobs were told to stop."""
+
+    def run(self) -> list[Row]:
+        """Run all rows to their ends, or stop them if that is asked for; return them."""
+        self._rows = [self._revived(row) for row in self._folder.rows()]
+        failing_since: float | None = None
+        while True:
+            self._check()
+            try:
+                going_on = self._step()
+            except (ApiUnreachableError, ApiError) as error:
+                if isinstance(error, ApiError) and error.problem.status not in _AWAY:
+                    raise
+                failing_since = monotonic() if failing_since is None else failing_since
+                if monotonic() - failing_since > PATIENCE_S:
+                    raise
+            else:
+                failing_since = None
+                if not going_on:
+                    return self._ended()
+            self._pause(_LOOK_S)
+
+    def _step(self) -> bool:
+        """Look at every job, begin others; return whether there is anything left to wait for."""
+        asked = self._asked()
+        for index, row in enumerate(self._rows):
+            if row.status == "open":
+                self._look(index, asked=asked)
+        if not asked:
+            planned = self._plan(self._rows)
+            if planned != self._rows:
+                self._rows = planned
+                self._folder.write(planned)
+            self._begin_some()
+        self._view.show(self._rows, self._jobs)
+        return any(row.status == "open" for row in self._rows)
+
+    def _look(self, index: int, *, asked: bool) -> None:
+        row = self._rows[index]
+        if row.job_id is None:
+            self._submit(index)
+            return
+        job = self._jobs[row.key] = self._client.get(row.job_id)
+        if job.status in FINISHED:
+            self._close(index, job)
+            return
+        mark = row.pause_steps or row.end_steps
+        if row.key in self._told:
+            return
+        if asked or (mark is not None and has_reached(self._client, job, mark)):
+            stop_unfinished(self._client, row.job_id)
+            self._told.add(row.key)
+
+    def _begin_some(self) -> None:
+        """Begin, or go on with, as many rows as there are places and money for."""
+        while True:
+            free = self._places - sum(row.status == "open" for row in self._rows)
+            waiting = [i for i, row in enumerate(self._rows) if row.status == "waiting"]
+            if free <= 0 or not waiting:
+                return
+            # What was begun comes first: the rest may never be paid for.
+            waiting.sort(key=lambda i: self._rows[i].job_id is None)
+            share = self._share(min(free, len(waiting)))
+            able = [i for i in waiting if share is None or share > self._rows[i].refused_usd]
+            if not able:
+                return
+            self._begin(able[0], share)
+
+    def _share(self, places: int) -> float | None:
+        if self._budget_usd is None:
+            return None
+        return share_usd(self._budget_usd, self._rows, places=places)
+
+    def _begin(self, index: int, share: float | None) -> None:
+        """Begin a row or go on with it."""
+        row = self._rows[index]
+        cap: float | None = None
+        if share is not None and self._budget_usd is not None:
+            cap = next_cap_usd(row, share, left_usd(self._budget_usd, self._rows))
+            if cap is None:
+                self._unaffordable(index, row, share, reason=row.reason)
+                return
+        self._told.discard(row.key)
+        self._set(index, status="open", cap_usd=cap, reason="")
+        if row.job_id is None:
+            self._submit(index)
+        else:
+            self._resume(index, row.job_id, before=row)
+
+    def _submit(self, index: int) -> None:
+        """Submit an open row's job."""
+        row = self._rows[index]
+        spec = row.spec
+        if row.cap_usd is not None:
+            stop = spec.stop.model_copy(update={"budget_usd": row.cap_usd})
+            spec = spec.model_copy(update={"stop": stop})
+        key = f"{self._identity}:{index}:{row.attempt}"
+        try:
+            job = self._client.submit(spec, idempotency_key=key)
+        except ApiError as error:
+            again = row.model_copy(update={"attempt": row.attempt + 1, "cap_usd": None})
+            self._refused(index, again, error, share=row.cap_usd or 0.0)
+            return
+        self._jobs[row.key] = job
+        self._set(index, job_id=job.job_id)
+        self._begun(job.job_id)
+
+    def _resume(self, index: int, job_id: str, *, before: Row) -> None:
+        """Go on with a row's job, unless it goes on or has come to its end without that."""
+        job = self._client.get(job_id)
+        if job.status not in FINISHED or not job.can_go_on:
+            return
+        cap = self._rows[index].cap_usd
+        raised = cap if cap is not None and cap > job.spec.stop.budget_usd else None
+        try:
+            self._client.resume(job_id, budget_usd=raised)
+        except ApiError as error:
+            self._refused(index, before, error, share=(cap or 0.0) - before.spent_usd)
+
+    def _refused(self, index: int, before: Row, error: ApiError, *, share: float) -> None:
+        """Note why a row's job cannot begin or go on; with more of the budget it may."""
+        if error.problem.status in _AWAY:
+            raise error
+        if str(error).startswith(_BUDGET):
+            self._unaffordable(index, before, share, reason=str(error))
+        else:
+            self._set(index, status="failed", reason=str(error))
+
+    def _unaffordable(self, index: int, before: Row, share: float, *, reason: str) -> None:
+        """Let a row wait for more money: the budget does not bear so many jobs at once."""
+        self._rows[index] = before
+        self._set(index, status="waiting", refused_usd=share, reason=reason)
+        self._places = max(1, self._places - 1)
+
+    def _close(self, index: int, job: Job) -> None:
+        """Note how a row's job has ended."""
+        row = self._rows[index]
+        self._jobs.pop(row.key, None)
+        if job.status == "failed" and (job.error or "").startswith(_BUDGET):
+            anew = {"attempt": row.attempt + 1, "job_id": None, "cap_usd": None}
+            share = row.cap_usd or 0.0
+            self._unaffordable(
+                index, row.model_copy(update=anew), share, reason=job.error or "refused"
+            )
+            return
+        outcome = outcome_of(self._client, job, end_steps=row.end_steps)
+        ended = {"outcome": outcome, "reason": ""}
+        if job.status == "failed":
+            told = (job.error or job.stop_reason or "failed").splitlines()
+            self._set(index, status="failed", **ended | {"reason": told[0]})
+        elif job.stop_reason == "budget":
+            # It needs more than it left of its cap.
+            left = max(0.0, job.spec.stop.budget_usd - outcome.spent_usd)
+            why = f"its {job.spec.stop.budget_usd:.4f} USD were used up"
+            self._set(index, status="waiting", refused_usd=left, **ended | {"reason": why})
+        elif job.stop_reason == "user":
+            self._set(index, status=_stopped(row, outcome), **ended)
+        else:
+            self._set(index, status="finished", **ended)
+
+    def _revived(self, row: Row) -> Row:
+        """Return a row as it goes on in this process."""
+        if row.status in ("stopped", "failed", "budget", "not started"):
+            return row.model_copy(update={"status": "waiting", "refused_usd": 0.0, "reason": ""})
+        if row.status != "open" or row.job_id is None:
+            return row
+        job = self._client.get(row.job_id)
+        if job.status != "stopped" or job.stop_reason != "user":
+            return row
+        # It was told to stop before this process: at its mark, or by Ctrl-C.
+        outcome = outcome_of(self._client, job, end_steps=row.end_steps)
+        cut = _stopped(row, outcome) == "stopped"
+        return row.model_copy(update={"status": "waiting"}) if cut else row
+
+    def _ended(self) -> list[Row]:
+        """Say of rows that wait, unless they were asked to stop, that no money is left for them."""
+        if not self._asked():
+            for index, row in enumerate(self._rows):
+                if row.status == "waiting":
+                    self._set(index, status="not started" if row.outcome is None else "budget")
+        return self._rows
+
+    def _set(self, index: int, **changes: object) -> None:
+        """Change a row, and write all down."""
+        row = self._rows[index]
+        self._rows[index] = row.model_copy(update=changes)
+        self._folder.write(self._rows)
+        if self._rows[index].status in DONE and row.status not in DONE:
+            self._view.show(self._rows, self._jobs)
+
+
+def _stopped(row: Row, outcome: Outcome) -> RowStatus:
+    """Return how a row stands whose job was told to stop."""
+    if row.pause_steps is not None and reached(outcome.curve, row.pause_steps):
+        return "paused"
+    if row.end_steps is not None and reached(outcome.curve, row.end_steps):
+        return "finished"
+    return "stopped"

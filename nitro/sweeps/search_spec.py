@@ -1,0 +1,93 @@
+"""What a search looks for, and by which rungs it promotes."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from nitro.errors import CommandError
+from shared.contracts.message import Count, Message, Number, PositiveInt
+
+Sampler = Literal["random", "tpe"]
+"""`tpe` is Optuna's tree-structured Parzen estimator."""
+
+
+class SearchRange(Message):
+    """The values that one field may have."""
+
+    low: Number
+    high: Number
+    log: bool = False
+    """Whether values are drawn evenly on a logarithmic scale."""
+    whole: bool = False
+    """Whether values are whole numbers."""
+
+    @field_validator("low", "high", mode="before")
+    @classmethod
+    def _number(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"low ({self.low:g}) must be below high ({self.high:g})")
+        if self.log and self.low <= 0:
+            raise ValueError(f"low ({self.low:g}) must be above 0 on a logarithmic scale")
+        return self
+
+
+class SearchSpec(Message):
+    """One search for the values with the highest return."""
+
+    fields: Annotated[dict[str, SearchRange], Field(min_length=1)]
+    """Ranges by dotted path, such as `hyperparameters.learning_rate`."""
+    trials: PositiveInt = 16
+    """How many sets of values are tried."""
+    sampler: Sampler = "random"
+    """How values are drawn. `tpe` learns from earlier trials, and needs Optuna."""
+    batch: PositiveInt | None = None
+    """Trials that are drawn and promoted together; unset: all, or a quarter of them with `tpe`."""
+    seed: Count = 0
+    """Seed of what is drawn."""
+    rungs: tuple[PositiveInt, ...] = ()
+    """Environment steps at which all trials of a batch pause; unset: none pauses."""
+    keep: Annotated[Number, Field(gt=0, lt=1)] = 0.5
+    """Part of the trials that goes on from each rung; at least one does."""
+    finalists: Count = 1
+    """Best trials that are trained anew, from the start, with seeds that no trial has had."""
+    final_seeds: PositiveInt = 10
+    """Seeds of each finalist."""
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if [*self.rungs] != sorted({*self.rungs}):
+            raise ValueError("rungs must ascend")
+        return self
+
+    @property
+    def batch_size(self) -> int:
+        """Trials that are drawn together."""
+        return self.batch or (self.trials if self.sampler == "random" else -(-self.trials // 4))
+
+
+def parse_range(text: str) -> tuple[str, dict[str, object]]:
+    """Read `FIELD=LOW:HIGH`, with `:log`, `:int` or both behind it.
+
+    >>> parse_range("hyperparameters.learning_rate=1e-4:1e-2:log")
+    ('hyperparameters.learning_rate', {'low': 0.0001, 'high': 0.01, 'log': True, 'whole': False})
+
+    Raises:
+        CommandError: It is no such text.
+    """
+    field, _, words = text.partition("=")
+    low, _, rest = words.partition(":")
+    high, *kinds = rest.split(":")
+    try:
+        bounds = {"low": float(low), "high": float(high)}
+    except ValueError:
+        bounds = {}
+    if not bounds or not field or not {*kinds} <= {"log", "int"}:
+        raise CommandError(
+            f"--search: must look like FIELD=LOW:HIGH, FIELD=LOW:HIGH:log or "
+            f"FIELD=LOW:HIGH:int, got {text!r}"
+        )
+    return field.strip(), {**bounds, "log": "log" in kinds, "whole": "int" in kinds}

@@ -1,0 +1,173 @@
+"""What a sweep is asked to train: environments x settings x seeds, or a search."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
+
+from nitro.errors import CommandError
+from nitro.spec.spec_file import json_or_text, read_spec, refusal
+from nitro.spec.total_steps import parse_steps
+from nitro.sweeps.search_spec import SearchSpec
+from shared.contracts.job_spec import MAX_SEED
+from shared.contracts.message import Count, Message, PositiveFloat, PositiveInt
+
+MOST_SEEDS = 1000
+"""A number beyond is a slip."""
+_NAME = r"^[a-z0-9][a-z0-9.-]{0,54}$"
+_RANGE = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+_COMMA = re.compile(r",(?![^\[{]*[\]}])")
+"""A comma that stands in no list."""
+
+Seeds = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_SEEDS)]
+Fields = dict[str, JsonValue]
+"""Values by dotted path in a job, such as `hyperparameters.learning_rate`."""
+
+
+class SweepSpec(Message):
+    """One sweep; the fields are those of a `--spec` file."""
+
+    name: Annotated[str, Field(pattern=_NAME)] | None = None
+    """Its folder's name, and a tag of its jobs; unset: made of the rest."""
+    environments: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Names of registered environments."""
+    seeds: Seeds = (1, 2, 3, 4, 5)
+    """A number N for 1 to N, a text such as `1-5` or `1,3`, or a list."""
+    total_steps: PositiveInt | None = None
+    """Environment steps of each job; unset: as `nitro train`."""
+    job: Fields = {}
+    """Fields that all jobs have."""
+    settings: dict[str, Fields] = {}
+    """Fields by a setting's name, such as `ppo: {algorithm: ppo}`."""
+    vary: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = {}
+    """Values by field; every combination of them is trained with every setting."""
+    budget_usd: PositiveFloat | None = None
+    """The most that all jobs together may cost, as on AWS."""
+    search: SearchSpec | None = None
+    """Looks for the best values, in place of training all."""
+
+    @field_validator("environments", mode="before")
+    @classmethod
+    def _one_environment(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _seeds(cls, value: object) -> object:
+        return parse_seeds(value) if isinstance(value, int | str) else value
+
+    @field_validator("total_steps", mode="before")
+    @classmethod
+    def _steps(cls, value: object) -> object:
+        if isinstance(value, float | str):
+            try:
+                return parse_steps(str(value))
+            except CommandError as error:
+                raise ValueError(str(error)) from error
+        return value
+
+    @field_validator("budget_usd", mode="before")
+    @classmethod
+    def _dollars(cls, value: object) -> object:
+        return float(value) if type(value) is int else value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name in ("environments", "seeds"):
+            values = getattr(self, name)
+            if len({*values}) < len(values):
+                raise ValueError(f"{name}: one is named twice")
+        if max(self.seeds) > MAX_SEED:
+            raise ValueError(f"seeds: none may be above {MAX_SEED}")
+        taken = {"env_id", "seed"} & {*self.job, *self.vary}
+        if taken:
+            raise ValueError(f"{min(taken)}: use `environments` and `seeds`")
+        if self.search is not None and (self.settings or self.vary):
+            raise ValueError("search: cannot be given together with settings or vary")
+        if self.search is not None and len(self.environments) > 1:
+            raise ValueError("search: is on one environment")
+        return self
+
+    @property
+    def known_name(self) -> str:
+        """Its name, or one made of the environments and a digest of everything asked for."""
+        if self.name is not None:
+            return self.name
+        slug = _UNSAFE.sub("-", self.environments[0].lower()).strip("-")[:30]
+        more = f"-and-{len(self.environments) - 1}" if len(self.environments) > 1 else ""
+        # A budget is raised in a sweep; it makes no other one.
+        asked = self.model_copy(update={"budget_usd": None}).model_dump_json()
+        return f"{slug}{more}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
+
+    @property
+    def tag(self) -> str:
+        """The word that its jobs are found by."""
+        return f"sweep:{self.known_name}"
+
+
+def parse_seeds(value: int | str) -> tuple[int, ...]:
+    """Read a number of seeds, or `1-5`, `1,3,7` or `1-3,9`.
+
+    >>> parse_seeds("3"), parse_seeds("0-1,9")
+    ((1, 2, 3), (0, 1, 9))
+
+    Raises:
+        ValueError: It is none of them, or too many.
+    """
+    text = str(value).strip()
+    if text.isdigit():
+        text = f"1-{text}"
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first:
+            raise ValueError(f"must look like 5, 1-5 or 1,3,7, got {value!r}")
+        if len(seeds) + last - first >= MOST_SEEDS:
+            raise ValueError(f"at most {MOST_SEEDS} at a time, got {value!r}")
+        seeds += range(first, last + 1)
+    return tuple(seeds)
+
+
+def parse_vary(text: str) -> tuple[str, list[JsonValue]]:
+    """Read `FIELD=a,b`; a comma inside of a list separates nothing.
+
+    >>> parse_vary("hyperparameters.hidden_sizes=[64,64],[256,256]")
+    ('hyperparameters.hidden_sizes', [[64, 64], [256, 256]])
+
+    Raises:
+        CommandError: It is no such text.
+    """
+    field, equals, values = text.partition("=")
+    if not equals or not field.strip() or not values.strip():
+        raise CommandError(f"--vary: must look like FIELD=a,b, got {text!r}")
+    return field.strip(), [json_or_text(each.strip()) for each in _COMMA.split(values)]
+
+
+def sweep_spec(file: Path | None, options: Mapping[str, JsonValue]) -> SweepSpec:
+    """Return the sweep that a file and options ask for; options win.
+
+    Args:
+        file: YAML or JSON with the fields of `SweepSpec`.
+        options: Fields of `SweepSpec`; `job`, `settings` and `vary` are added to the file's.
+
+    Raises:
+        CommandError: A field is wrong; one line each.
+    """
+    raw = {} if file is None else read_spec(file)
+    for name, value in options.items():
+        before = raw.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            raw[name] = {**before, **value}
+        else:
+            raw[name] = value
+    if "environments" not in raw:
+        raise CommandError("ENV: name an environment, or give a --spec file with `environments`")
+    try:
+        return SweepSpec.model_validate(raw)
+    except ValidationError as error:
+        raise refusal(error, known=tuple(SweepSpec.model_fields)) from error

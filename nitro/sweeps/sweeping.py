@@ -1,0 +1,167 @@
+"""A sweep from its beginning to its end: what the command line and `nitro.sweep` share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from nitro.client.follow import stop_unfinished
+from nitro.errors import CommandError
+from nitro.local.access import Api
+from nitro.local.own_environments import keep_packages
+from nitro.sweeps.folder import Asked, SweepFolder
+from nitro.sweeps.grid import expand
+from nitro.sweeps.place import is_here, open_place, parallel_jobs
+from nitro.sweeps.results import Results, results
+from nitro.sweeps.rows import Row
+from nitro.sweeps.runner import Plan, Runner, View
+from nitro.sweeps.spec import SweepSpec
+
+PICTURE = "sweep.png"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How a sweep is run, which decides nothing of what it finds."""
+
+    parallel: str = "auto"
+    api_url: str | None = None
+
+
+def begin(runs_dir: Path, asked: Asked) -> SweepFolder:
+    """Write a new sweep down, or find it where the same was begun before.
+
+    Raises:
+        CommandError: A job is wrong, or another sweep has its name.
+    """
+    folder = SweepFolder(runs_dir, asked.spec.known_name)
+    if folder.exists():
+        before = folder.asked().spec
+        if _same(before) != _same(asked.spec):
+            raise CommandError(
+                f"name: another sweep is called {folder.name}; choose another name, or go on with "
+                f"it by: nitro sweep resume {folder.name}"
+            )
+        if asked.spec.budget_usd not in (None, before.budget_usd):
+            folder.raise_budget(asked.spec.budget_usd or 0.0)
+        return folder
+    folder.begin(asked, first_rows(asked.spec, runs_dir))
+    return folder
+
+
+def _same(spec: SweepSpec) -> SweepSpec:
+    return spec.model_copy(update={"budget_usd": None, "name": spec.known_name})
+
+
+def first_rows(spec: SweepSpec, runs_dir: Path) -> list[Row]:
+    """Return the rows that a sweep begins with.
+
+    Raises:
+        CommandError: A job is wrong.
+    """
+    return expand(spec, runs_dir=runs_dir)
+
+
+def run_sweep(
+    folder: SweepFolder,
+    how: How,
+    *,
+    view: View,
+    asked_to_stop: Callable[[], bool],
+    pause: Callable[[float], object],
+    ready: Callable[[], object] = lambda: None,
+) -> list[Row]:
+    """Run a sweep to its end, or until it is asked to stop; return its rows.
+
+    Args:
+        folder: The sweep's.
+        how: How to run it.
+        view: Is told how the rows stand.
+        asked_to_stop: Whether the user wants it to stop.
+        pause: Waits for so many seconds, or less.
+        ready: Called once the API is there.
+
+    Raises:
+        CommandError: The system or the API cannot be had, or another command runs the sweep.
+    """
+    with folder.held():
+        asked, rows = folder.asked(), folder.rows()
+        plan = plan_of(asked.spec, folder)
+        rows = plan(rows)
+        if {row.status for row in rows} <= {"finished", "paused"}:
+            return rows
+        here = is_here(folder, how.api_url)
+        if not here and asked.spec.budget_usd is None:
+            raise CommandError("--budget-usd: an API costs money: say what all jobs may cost")
+        parallel = parallel_jobs(how.parallel, rows=most_rows(asked.spec, rows), here=here)
+        view.note(f"{parallel.jobs} at once ({parallel.reason})")
+        with open_place(
+            folder,
+            rows,
+            parallel=parallel.jobs,
+            api_url=how.api_url,
+            environment_packages=asked.environment_packages,
+            tell=view.note,
+        ) as api:
+            ready()
+            runner = Runner(
+                api.client,
+                folder,
+                places=parallel.jobs,
+                budget_usd=asked.spec.budget_usd,
+                plan=plan,
+                view=view,
+                begun=partial(_keep, api, folder),
+                check=api.check,
+                asked=lambda: asked_to_stop() or folder.asked_to_stop(),
+                pause=pause,
+            )
+            return runner.run()
+
+
+def plan_of(spec: SweepSpec, folder: SweepFolder) -> Plan:
+    """Return what adds and promotes rows: nothing, in a grid."""
+    del spec, folder
+    return lambda rows: rows
+
+
+def most_rows(spec: SweepSpec, rows: Sequence[Row]) -> int:
+    """Return how many jobs may be open at once, as far as the sweep goes."""
+    del spec
+    return len(rows)
+
+
+def stop_jobs(folder: SweepFolder, api: Api) -> int:
+    """Stop the jobs of a sweep that no command runs; return how many."""
+    ids = [row.job_id for row in folder.rows() if row.status == "open" and row.job_id]
+    for job_id in ids:
+        stop_unfinished(api.client, job_id)
+    return len(ids)
+
+
+def summed_up(folder: SweepFolder) -> Results:
+    """Return what a sweep found so far."""
+    return results(folder.name, folder.rows(), budget_usd=folder.asked().spec.budget_usd)
+
+
+def write_results(folder: SweepFolder) -> Path | None:
+    """Write table and picture into the sweep's folder; return the picture, None without returns."""
+    from nitro.sweeps.picture import draw_sweep  # matplotlib takes a while to load
+    from nitro.sweeps.tables import told
+
+    found = summed_up(folder)
+    for ending, text in (
+        ("md", told(found, "markdown")),
+        ("tex", told(found, "latex")),
+        ("csv", told(found, "csv")),
+    ):
+        (folder.path / f"table.{ending}").write_text(f"{text}\n", encoding="utf-8")
+    try:
+        return draw_sweep(folder.rows(), found, folder.path / PICTURE)
+    except CommandError:
+        return None
+
+
+def _keep(api: Api, folder: SweepFolder, job_id: str) -> None:
+    if api.system is not None:
+        keep_packages(folder.path / job_id, api.environment_packages)

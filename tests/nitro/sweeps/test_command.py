@@ -1,0 +1,163 @@
+"""`nitro sweep` as it is typed: killed, stopped, resumed, and shown."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nitro.cli.main import app
+from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE
+from nitro.sweeps.folder import SweepFolder
+from nitro.sweeps.rows import Row
+from tests.nitro.conftest import TINY
+
+SETS = [
+    word
+    for path, value in {
+        "preset": "paper",
+        "hyperparameters": {"num_epochs": 1, "hidden_sizes": [8]},
+        **{name: TINY[name] for name in ("steps_per_actor", "actors", "evaluation", "detector")},
+        "stop.max_rounds": 20,
+    }.items()
+    for word in ("--set", f"{path}={json.dumps(value)}")
+]
+
+
+def typed(runs_dir: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "nitro.cli.main", "sweep", *words, "--runs-dir", str(runs_dir)]
+
+
+def begun(runs_dir: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Begin a sweep of four jobs, in a process of its own."""
+    command = typed(runs_dir, "CartPole-v1", "--seeds", "2", "--name", "four", *SETS, *words)
+    varied = ["--vary", "hyperparameters.learning_rate=1e-3,1e-4"]
+    with (runs_dir.parent / "log").open("ab") as log:
+        return subprocess.Popen([*command, *varied], stdout=log, stderr=log, cwd=runs_dir.parent)
+
+
+def resumed(runs_dir: Path) -> int:
+    with (runs_dir.parent / "log").open("ab") as log:
+        return subprocess.run(
+            typed(runs_dir, "resume", "four"), stdout=log, stderr=log, timeout=300
+        ).returncode
+
+
+def rows_of(runs_dir: Path) -> list[Row]:
+    return SweepFolder(runs_dir, "four").rows()
+
+
+def curves(rows: Sequence[Row]) -> list[object]:
+    return [row.outcome and (row.key, row.outcome.curve, row.outcome.env_steps) for row in rows]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300.0
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def some_have_ended(runs_dir: Path) -> bool:
+    folder = SweepFolder(runs_dir, "four")
+    return folder.exists() and any(row.status == "finished" for row in folder.rows())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep that nobody disturbed."""
+    runs_dir = tmp_path_factory.mktemp("whole") / "runs"
+    assert begun(runs_dir).wait(300) == 0, (runs_dir.parent / "log").read_text()
+    return runs_dir
+
+
+def test_a_killed_sweep_goes_on_to_equal_numbers(whole: Path, tmp_path: Path) -> None:
+    runs_dir = tmp_path / "runs"
+    process = begun(runs_dir)
+    wait_until(partial(some_have_ended, runs_dir))
+    process.kill()
+    process.wait()
+    assert any(row.status == "open" for row in rows_of(runs_dir))
+    assert resumed(runs_dir) == 0, (tmp_path / "log").read_text()
+    assert curves(rows_of(runs_dir)) == curves(rows_of(whole))
+
+
+def test_ctrl_c_loses_nothing_and_says_how_to_go_on(whole: Path, tmp_path: Path) -> None:
+    runs_dir = tmp_path / "runs"
+    process = begun(runs_dir)
+    wait_until(partial(some_have_ended, runs_dir))
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(300) == EXIT_INTERRUPTED
+    assert "sweep resume four" in (tmp_path / "log").read_text()
+    assert resumed(runs_dir) == 0
+    assert curves(rows_of(runs_dir)) == curves(rows_of(whole))
+
+
+def test_a_finished_sweep_has_its_tables_and_picture_and_is_not_trained_again(
+    whole: Path,
+) -> None:
+    folder = whole / "sweeps" / "four"
+    for name in ("table.md", "table.tex", "table.csv"):
+        assert "CartPole-v1" in (folder / name).read_text()
+    assert (folder / "sweep.png").stat().st_size > 10_000
+    before = rows_of(whole)
+    assert begun(whole).wait(300) == 0
+    assert rows_of(whole) == before
+
+
+def test_a_sweep_is_shown_in_each_form(whole: Path) -> None:
+    def shown(*words: str) -> str:
+        result = CliRunner().invoke(app, ["sweep", *words, "--runs-dir", str(whole)])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    assert "learning_rate=0.001" in shown("show", "four")
+    assert shown("show", "fo", "--format", "csv").startswith("environment,setting,")
+    assert len(json.loads(shown("show", "four", "--json"))["groups"]) == 2
+    assert "4 of 4 done" in shown("list")
+    assert "does not run" in shown("stop", "four")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--seeds", "2"], "ENV: name an environment"),
+        (["show", "nothing"], "no sweep 'nothing'"),
+        (["Nowhere-v0"], "Nowhere"),
+        (["CartPole-v1", "--parallel", "many"], "--parallel: must be auto"),
+        (["CartPole-v1", "--api-url", "https://example.com"], "--budget-usd: an API costs money"),
+        (["CartPole-v1", "--vary", "preset"], "--vary: must look like"),
+    ],
+)
+def test_what_is_wrong_is_refused(tmp_path: Path, words: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["sweep", *words, "--runs-dir", str(tmp_path / "runs")])
+    assert result.exit_code == EXIT_USAGE, result.output
+    assert message in result.stderr
+
+
+def test_another_sweep_of_the_same_name_is_refused(whole: Path) -> None:
+    words = ["sweep", "CartPole-v1", "--name", "four", "--runs-dir", str(whole)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == EXIT_USAGE
+    assert "another sweep is called four" in result.stderr
+
+
+def test_a_dry_run_prices_each_kind_of_job_and_trains_nothing(tmp_path: Path) -> None:
+    words = ["CartPole-v1", "--seeds", "2", "--vary", "preset=standard,paper"]
+    options = ["--total-steps", "20_000", "--dry-run", "--json", "--runs-dir", str(tmp_path)]
+    result = CliRunner().invoke(app, ["sweep", *words, *options])
+    assert result.exit_code == 0, result.output
+    standard, paper = json.loads(result.stdout)["groups"]
+    assert standard["jobs"] == 2
+    assert standard["minutes"] > 0.0
+    assert 0.0 < standard["usd"] < 1.0
+    assert paper["usd"] is None
+    assert "alike" in paper["reason"]
+    assert [*tmp_path.iterdir()] == []
