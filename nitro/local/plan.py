@@ -205,6 +205,7 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
         "NITRO_LEDGER_CLOCK": "projected",
         "NITRO_SHOW_PROCESSES": "true",
         "NITRO_PROVISIONED_CONCURRENCY": str(PROVISIONED),
+        "NITRO_FUNCTIONS_SHARE_CORES": "true",
         "NITRO_KEEP_ALIVE": "false",  # nothing is let go of here
         "NITRO_ENVIRONMENT_TTL_S": "0.1",  # one's own may be edited between two jobs
         "NITRO_LAMBDA_TOKEN": plan.lambda_token,
@@ -231,6 +232,8 @@ def _learner(plan: LocalPlan, index: int) -> ProcessPlan:
         "NITRO_HOST": LOOPBACK,
         "NITRO_LEARNER_PORT": str(port),
         "NITRO_LEARNER_RANKS": str(plan.learner_ranks),
+        "NITRO_OWN_ACTORS": str(max(1, plan.processes // len(plan.ports.learners))),
+        "NITRO_OWN_ACTOR_VARIABLES": json.dumps(dict(plan.actor_variables)),
     }
     return ProcessPlan(
         name,

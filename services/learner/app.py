@@ -24,6 +24,7 @@ from learning.updates.network_steps import NetworkSteps
 from learning.updates.ranks import Ranks
 from learning.updates.steps import StepsBuilder
 from services.learner.device import DeviceError, require_devices, training_device
+from services.learner.own.cores import OwnCores
 from services.learner.readiness import Readiness
 from services.learner.record.tracking import LearnerMetrics
 from services.learner.scaler.client import ScalerClient
@@ -81,7 +82,8 @@ def build_worker(
 
     connect_scaler().close()  # what keeps it from being made shows at the start
 
-    credentials = settings.cache_credentials(process_credentials())
+    sign = process_credentials()
+    credentials = settings.cache_credentials(sign)
     url = settings.cache_url.get_secret_value()
 
     def algorithm(job: Job, steps: StepsBuilder | None) -> Algorithm:
@@ -107,6 +109,12 @@ def build_worker(
         connect_scaler=connect_scaler,
         cache=TrajectoryCache(url, credentials=credentials),
         gradient_cache=GradientCache(url, credentials=credentials),
+        own_cores=OwnCores(
+            connect_cache=lambda: TrajectoryCache(url, credentials=credentials),
+            most=settings.own_actors,
+            variables=settings.own_actor_variables,
+            credentials=sign if settings.cache_auth == "iam" else None,
+        ),
         build_algorithm=algorithm,
         build_off_policy=off_policy,
         artifacts=artifacts,

@@ -68,6 +68,12 @@ class LearnerSettings(CacheSettings):
     """How long an unreachable scaler is called again before the job is given up."""
     max_reopenings: Annotated[int, Field(ge=0, le=10)] = 1
     """How often a round that brought too little is opened again before the job fails."""
+    own_actors: Annotated[int, Field(ge=0, le=256)] | None = None
+    """Actor processes on this learner's cores for a job that leaves it to the learner; unset: one
+    for each core. 0: none for any job."""
+    own_actor_variables: dict[str, str] = {}
+    """Settings of these processes as JSON, `NITRO_ENVIRONMENT_PACKAGES` for example, beyond the
+    learner's own."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("scaler_url")

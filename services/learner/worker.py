@@ -17,6 +17,7 @@ from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.detectors.registry import build_detector
 from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
+from services.learner.own.cores import OwnCores
 from services.learner.readiness import Readiness
 from services.learner.record.checkpoint import CheckpointStore, RunState
 from services.learner.record.claiming import claim_files
@@ -70,6 +71,7 @@ class Worker:
         build_algorithm: Callable[[Job, StepsBuilder | None], Algorithm],
         build_off_policy: Callable[[Job, StepsBuilder | None], OffPolicyAlgorithm],
         gradient_cache: GradientCache,
+        own_cores: OwnCores,
         artifacts: ArtifactStore,
         metrics: LearnerMetrics,
         device: str,
@@ -84,6 +86,7 @@ class Worker:
         self._build_algorithm = build_algorithm
         self._build_off_policy = build_off_policy
         self._gradient_cache = gradient_cache
+        self._own_cores = own_cores
         self._artifacts = artifacts
         self._metrics = metrics
         self._device = device
@@ -100,7 +103,7 @@ class Worker:
 
     def run(self) -> None:
         """Work until `stop`, or until the one job that this learner is for has ended."""
-        with self._connect_scaler() as scaler, self._cache, self._gradient_cache:
+        with self._connect_scaler() as scaler, self._cache, self._gradient_cache, self._own_cores:
             while not self._shutdown.is_set():
                 lease = self._ask(scaler)
                 if lease is not None:
@@ -194,6 +197,9 @@ class Worker:
         self, held: HeldLease, scaler: ScalerClient
     ) -> tuple[StopReason, EvaluationResult | None]:
         with ExitStack() as leaving:
+            own = self._own_cores.rollouts(held.job, held.lease_id)
+            if own is not None:
+                leaving.callback(own.leave)
             desk = self._desk(held, scaler)
             steps = None if desk is None else desk.steps
             if desk is not None:
@@ -201,11 +207,11 @@ class Worker:
             if held.job.spec.open_rounds == 1:
                 algorithm = self._build_algorithm(held.job, steps)
                 synchronous = self._session(SynchronousRounds, algorithm, held, scaler, leaving)
-                synchronous.desk = desk
+                synchronous.desk, synchronous.own = desk, own
                 return synchronous.run()
             off_policy = self._build_off_policy(held.job, steps)
             overlapping = self._session(OverlappingRounds, off_policy, held, scaler, leaving)
-            overlapping.desk = desk
+            overlapping.desk, overlapping.own = desk, own
             return overlapping.run()
 
     def _desk(self, held: HeldLease, scaler: ScalerClient) -> CachedGradientDesk | None:

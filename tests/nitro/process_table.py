@@ -1,5 +1,6 @@
 """What the kernel says about processes, for tests that nothing is left behind."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,16 @@ def children(pid: int) -> set[int]:
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return {child for child in found - {pid} if alive(child)}
+
+
+def own_actors(pid: int) -> set[int]:
+    """Process ids of the actors on a learner's own cores."""
+    found = set()
+    for child in children(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if "functions.actor.own" in Path(f"/proc/{child}/cmdline").read_text():
+                found.add(child)
+    return found
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -67,9 +67,20 @@ class OwnProcess:
     def run(self, task: RolloutTask, *, limit_s: float) -> OwnReply:
         """Do a task and return its end.
 
+        A process that finds its environment's files changed leaves the task to a new one.
+
         Raises:
             OwnActorLostError: The process ended, or had no answer after so many seconds.
         """
+        until = time.monotonic() + limit_s
+        while True:
+            try:
+                return self._run(task, limit_s=max(0.0, until - time.monotonic()))
+            except OwnActorLostError:
+                if self._process is None or self._process.returncode != os.EX_TEMPFAIL:
+                    raise
+
+    def _run(self, task: RolloutTask, *, limit_s: float) -> OwnReply:
         self.start()
         process = self._process
         assert process is not None

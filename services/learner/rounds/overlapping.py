@@ -172,6 +172,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             evaluation=evaluation,
             stats=self._tally.take(),
             gradients=self.close_gradients(),
+            own=self.own_work(closed.plan.round),
             timing=self.clock.take(),
         )
 

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.detectors.detector import Detector, Measurement
+from services.learner.own.rollouts import OwnRollouts
 from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
 from services.learner.rounds.gradient_desk import CachedGradientDesk
@@ -31,6 +32,7 @@ from shared.contracts.jobs import Job, StopReason
 from shared.contracts.rounds import (
     Curvature,
     EvaluationResult,
+    OwnWork,
     RoundLine,
     RoundPlan,
     RoundRequest,
@@ -68,6 +70,8 @@ class RoundSession(ABC, Generic[A]):
     max_reopenings: int
     desk: CachedGradientDesk | None = None
     """Where gradients of functions come from; None where the learner computes them itself."""
+    own: OwnRollouts | None = None
+    """What runs on the learner's own cores; None where nothing does."""
 
     def __post_init__(self) -> None:
         self.clock = RoundClock()
@@ -116,6 +120,9 @@ class RoundSession(ABC, Generic[A]):
         With an attempt above 0 the round is opened again for the actors, and the evaluation
         episodes, that are missing.
         """
+        own = self.own
+        if own is not None:
+            own.told(previous)
         request = RoundRequest(
             lease_id=self.lease.lease_id,
             policy_version=policy_version,
@@ -124,6 +131,7 @@ class RoundSession(ABC, Generic[A]):
             missing_evaluations=missing_evaluations,
             curvature=curvature,
             gradient_noise=None if curvature is None else curvature.gradient_noise,
+            own=None if own is None else own.offer(),
             previous=previous,
         )
         if self.job.continues_episodes:
@@ -133,6 +141,9 @@ class RoundSession(ABC, Generic[A]):
             self.cache.publish_starts(self.job.job_id, round_index, starts)
         plan = self.scaler.open_round(self.job.job_id, round_index, request)
         self.streams.take(round_index, plan.num_actors)
+        if own is not None:
+            again = (missing, missing_evaluations) if attempt else (None, None)
+            own.launch(plan, missing=again[0], missing_evaluations=again[1])
         self.record.settle(plan)
         return plan
 
@@ -152,6 +163,10 @@ class RoundSession(ABC, Generic[A]):
     def close_gradients(self) -> GradientRecord | None:
         """Return what became of the gradients of functions; None where there were none."""
         return None if self.desk is None else self.desk.close_round()
+
+    def own_work(self, round_index: int) -> OwnWork | None:
+        """Return what a round that is over did on own cores; None if nothing."""
+        return None if self.own is None else self.own.work(round_index)
 
     def take_begun_anew(self) -> int:
         """Return how many episodes were to go on and began anew, since the last call."""

@@ -89,6 +89,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
             evaluation=evaluation,
             stats=update.stats,
             gradients=gradients,
+            own=self.own_work(plan.round),
             timing=self.clock.take(),
         )
         state = RunState(

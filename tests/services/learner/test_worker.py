@@ -20,6 +20,7 @@ from learning.algorithms.policy_update import PolicyUpdate
 from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
 from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
+from services.learner.own.cores import OwnCores
 from services.learner.readiness import Readiness
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.scaler.client import ScalerClient
@@ -146,6 +147,9 @@ class Learner:
             build_algorithm=algorithm,
             build_off_policy=off_policy,
             gradient_cache=GradientCache(cache_url),
+            own_cores=OwnCores(
+                connect_cache=lambda: TrajectoryCache(cache_url), most=0, variables={}
+            ),
             artifacts=artifacts or FusedArtifacts(runs, fuse),
             metrics=LearnerMetrics(self.registry),
             device="cpu",

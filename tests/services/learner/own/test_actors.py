@@ -5,9 +5,7 @@ import queue
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +13,7 @@ from functions.actor.actor import Actor
 from services.learner.own.actors import OwnActors, OwnOutcome
 from shared.cache.client import TrajectoryCache
 from shared.contracts.rollouts import RolloutTask
+from tests.nitro.process_table import alive, eventually
 from tests.patience import ANSWER_S
 from tests.services.learner.own.conftest import publish, task
 
@@ -110,15 +109,4 @@ def test_a_killed_learner_leaves_no_process(variables: Mapping[str, str]) -> Non
         pids = [int(pid) for pid in learner.stdout.readline().split()]
         assert len(pids) == 2
         learner.send_signal(signal.SIGKILL)
-    give_up_at = time.monotonic() + ANSWER_S
-    while any(_runs(pid) for pid in pids):
-        assert time.monotonic() < give_up_at
-        time.sleep(0.01)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    eventually(lambda: not any(map(alive, pids)))
