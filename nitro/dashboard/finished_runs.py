@@ -4,6 +4,7 @@ Its store is a temporary database. A run's rounds and bill go into it when they 
 Nobody has the operator's token, so that nothing can be changed.
 """
 
+import asyncio
 import logging
 import secrets
 import threading
@@ -95,7 +96,7 @@ class RunFolderBook(Book):
             rounds = entries(run)
             for start in range(0, max(len(rounds), len(run.ledger)), _AT_ONCE):
                 part = slice(start, start + _AT_ONCE)
-                self.change(job_id, partial(_grown, rounds[part], run.ledger[part]))
+                asyncio.run(self.change(job_id, partial(_grown, rounds[part], run.ledger[part])))
             del self._unread[job_id]
 
 
@@ -171,7 +172,7 @@ def finished_runs_app(runs_dir: Path) -> Iterator[tuple[FastAPI, str]]:
             Path(place) / "runs.sqlite3", {job.job_id: folder for folder, job in jobs}
         )
         for folder, job in reversed(jobs):  # the newest one last, as they were submitted
-            book.create(folder_record(folder, job))
+            asyncio.run(book.create(folder_record(folder, job)))
         yield create_app(_settings(runs_dir, token), book=book, live=False), token
 
 

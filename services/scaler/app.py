@@ -5,17 +5,15 @@ when another scaler writes to the same table: started again, it goes on with wha
 """
 
 import logging
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from types import FrameType
+from socket import socket
 
 import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
-from starlette.concurrency import run_in_threadpool
 
 from services.scaler.api import problem
 from services.scaler.api.connection import BoundedConnection
@@ -73,10 +71,10 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await run_in_threadpool(parts.start)
+        await parts.start()
         yield
-        parts.bell.close()
-        app.state.ended = await run_in_threadpool(parts.close)
+        parts.book.changed.close()
+        await parts.close()
 
     app = FastAPI(
         title="Nitro scaler",
@@ -95,7 +93,6 @@ def create_app(
     app.add_middleware(BodyLimit)
     app.add_middleware(BearerGuard, tokens=tokens)
     app.state.parts = parts
-    app.state.ended = True
     return app
 
 
@@ -134,12 +131,7 @@ def main() -> int:
         server.run(sockets=[listener])
         if not server.started:
             return _refuse("its parts did not start; the log above says why")
-    exit_code = _FENCED if app.state.parts.book.fenced else 0
-    if not app.state.ended:
-        # Threads still wait for actors; leaving the interpreter would wait for them too.
-        logging.shutdown()
-        os._exit(exit_code)
-    return exit_code
+    return _FENCED if app.state.parts.book.fenced else 0
 
 
 class _Server(uvicorn.Server):
@@ -150,13 +142,12 @@ class _Server(uvicorn.Server):
         self._parts = parts
         parts.book.on_fenced = self._end
 
-    def _end(self) -> None:
-        self._parts.bell.close()
-        self.should_exit = True
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        self._parts.book.changed.close()
+        await super().shutdown(sockets)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._parts.bell.close()
-        super().handle_exit(sig, frame)
+    def _end(self) -> None:
+        self.should_exit = True
 
 
 def _refuse(why: str) -> int:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import get_args
 
+from anyio.to_thread import current_default_thread_limiter
+
 from services.scaler.book.book import Book
 from services.scaler.book.dynamodb import DynamoDbTable
 from services.scaler.book.importing import import_old_file
@@ -25,7 +27,7 @@ from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
-from services.scaler.jobs.leases import LeaseService, WorkSignal
+from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
 from services.scaler.launching.invoker import ROLLOUTS, Invoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
@@ -35,6 +37,7 @@ from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
+from services.scaler.off_loop import OffLoop
 from services.scaler.rounds.service import RoundService
 from services.scaler.settings import Settings
 from services.scaler.views.estimating import Estimates
@@ -51,6 +54,12 @@ from shared.contracts.jobs import Job, JobStatus
 from shared.service.aws_credentials import process_credentials
 
 _LOG = logging.getLogger(__name__)
+_CLOUD_THREADS = 3
+"""For AWS's control planes, buckets and logs."""
+_VIEW_THREADS = 3
+"""That read and lay out pages for people."""
+_LAST_WRITES_S = 5.0
+"""How long the end waits for what has ended to be booked."""
 _STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
 
 
@@ -80,6 +89,8 @@ class Components:
         self.settings = settings
         self._live = live
         self.book = book or Book(_table(settings), now=now)
+        self._cloud = OffLoop("cloud", _CLOUD_THREADS)
+        self._cache_thread = OffLoop("cache", 1)  # it has one connection
         self._wire_stores(settings)
         self._wire_launching(settings)
         self._wire_capacity(settings, alarm or Alarm())
@@ -92,7 +103,6 @@ class Components:
         self.cache = TrajectoryCache(url, timeout_s=5.0, credentials=credentials)
         self._gradient_cache = GradientCache(url, timeout_s=5.0, credentials=credentials)
         self.metrics = Metrics()
-        self.bell = WorkSignal()
         basis = settings.cost_basis()
         self._spending = Spending(basis=basis, clock=settings.ledger_clock)
         self._pricing = RoundPricing(
@@ -102,15 +112,15 @@ class Components:
         )
 
     def _wire_launching(self, settings: Settings) -> None:
-        self._function = LambdaFunction(settings)
+        self._function = LambdaFunction(settings, self._cloud)
         self._quota = ConcurrencyQuota(
             self._function.concurrency_limit, ttl_s=settings.account_limit_ttl_s
         )
         self.readiness = Readiness(
             {
-                "cache": self.cache.ping,
+                "cache": partial(self._cache_thread.run, self.cache.ping),
                 "lambda_endpoint": self._function.concurrency_limit,
-                "store": self.book.check,
+                "store": partial(self.book.look, self.book.check),
             },
             every_s=settings.readiness_every_s,
             now=time.monotonic,
@@ -123,12 +133,14 @@ class Components:
                 timeout_s=settings.lambda_timeout_s,
             ),
             ROLLOUTS,
-            pool_size=settings.invoke_pool_size,
+            most=settings.invoke_pool_size,
             limit=lambda: self._quota.known,
             cold_starts_per_s=settings.cold_starts_per_s,
         )
         # No connection is opened before there is a job that wants gradients.
-        self._gradient_function = LambdaFunction(settings, name=settings.gradient_function)
+        self._gradient_function = LambdaFunction(
+            settings, self._cloud, name=settings.gradient_function
+        )
         self._gradient_invoker = Invoker(
             self._gradient_function,
             RetryRule(
@@ -137,13 +149,14 @@ class Components:
                 timeout_s=settings.gradient_timeout_s,
             ),
             GRADIENTS,
-            pool_size=settings.gradient_pool_size,
+            most=settings.gradient_pool_size,
             cold_starts_per_s=settings.cold_starts_per_s,
         )
         self.gradients = GradientService(
             book=self.book,
             invoker=self._gradient_invoker,
             cache=self._gradient_cache,
+            cache_thread=self._cache_thread,
             now=self.now,
             spending=self._spending,
             slack_s=settings.deadline_slack_s,
@@ -151,6 +164,7 @@ class Components:
         self.launches = Launches(
             self._invoker,
             self.cache,
+            self._cache_thread,
             self.metrics,
             clock=settings.ledger_clock,
             memory_mb=settings.lambda_memory_mb,
@@ -160,6 +174,7 @@ class Components:
             book=self.book,
             launches=self.launches,
             cache=self.cache,
+            cache_thread=self._cache_thread,
             oldest_invocation_s=self._function.oldest_invocation_s,
             now=self.now,
             function_timeout_s=settings.lambda_timeout_s,
@@ -177,8 +192,8 @@ class Components:
                 client_grace_s=settings.client_grace_s,
             ),
             function=self._function,
-            learners=_started_learners(settings),
-            heartbeat=_heartbeat(settings),
+            learners=_started_learners(settings, self._cloud),
+            heartbeat=_heartbeat(settings, self._cloud),
             metrics=self.metrics,
             now=self.now,
             expire=lambda *asked: self.jobs.expire(*asked),
@@ -201,6 +216,7 @@ class Components:
             self._catalogue,
             self._quota,
             partial(self.book.with_status, LIVE),
+            self._cloud,
             cache_memory_mb=settings.cache_memory_mb,
             has_gpu=settings.has_gpu,
             cache_node=settings.cache_node if settings.starts_learners else None,
@@ -222,26 +238,31 @@ class Components:
             pricing=self._pricing,
             now=self.now,
             spending=self._spending,
-            on_queued=self._queued,
+            on_queued=self.capacity.reconcile,
         )
-        self.estimates = Estimates(book=self.book, admission=admission, pricing=self._pricing)
+        self.estimates = Estimates(
+            book=self.book, admission=admission, pricing=self._pricing, threads=self._cloud
+        )
         self.jobs = JobService(
             book=self.book,
             admission=admission,
             cache=self.cache,
+            cache_thread=self._cache_thread,
+            threads=self._cloud,
             changes=changes,
             files=self.files,
             pricing=self._pricing,
             now=self.now,
             spending=self._spending,
             on_checking=self.checks.take_up,
-            on_queued=self._queued,
+            on_queued=self.capacity.reconcile,
             on_finished=self.capacity.reconcile,
         )
         self.rounds = RoundService(
             book=self.book,
             launches=self.launches,
             cache=self.cache,
+            cache_thread=self._cache_thread,
             quota=self._quota,
             metrics=self.metrics,
             warm=lambda: self.capacity.ready,
@@ -253,6 +274,7 @@ class Components:
             preview_wait_s=settings.finish_wait_s,
             longest_job_s=settings.allowed_job_s,
             on_rewarmed=self.capacity.reconcile,
+            on_given_again=self.lost.watch,
             gradients=self.gradients,
         )
         self.finishing = FinishService(
@@ -269,11 +291,13 @@ class Components:
     def _wire_views(self, settings: Settings) -> None:
         self.stretches = CurveStretches(book=self.book, so_far=self.launches.so_far)
         self.listing = JobListing(book=self.book, launches=self.launches, shown=self.shown)
-        self.logs = _logs(settings)
+        self.logs = _logs(settings, self._cloud)
         self.system = SystemLook(
             settings=settings,
             book=self.book,
             cache=self.cache,
+            cache_thread=self._cache_thread,
+            threads=self._cloud,
             quota=self._quota,
             launches=self.launches,
             capacity=self.capacity,
@@ -287,36 +311,37 @@ class Components:
         """Return a job with what it waits for."""
         return self.capacity.shown(self.lost.shown(job))
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Take up what an earlier process left."""
+        current_default_thread_limiter().total_tokens = _VIEW_THREADS
         if not self._live:
             return
-        self.lost.watch_open_rounds()
-        self.rounds.adopt_orphans()
-        self.gradients.adopt_orphans()
-        self.leases.extend_all()
+        await self.lost.watch_open_rounds()
+        await self.rounds.adopt_orphans()
+        await self.gradients.adopt_orphans()
+        await self.leases.extend_all()
         self.checks.start()
         self.capacity.start()
 
-    def close(self) -> bool:
-        """Wait for what is in flight, then let go of everything; return whether all of it ended."""
-        self._catalogue.close()
+    async def close(self) -> None:
+        """Wait for what is in flight, then let go of everything."""
+        self.checks.close()
+        self.lost.close()
         wait_s = 0.0 if self.book.fenced else self.settings.shutdown_wait_s
-        ended = self._gradient_invoker.close(wait_s=wait_s)
-        ended = self._invoker.close(wait_s=wait_s) and ended
+        ended = await self._gradient_invoker.close(wait_s=wait_s)
+        ended = await self._invoker.close(wait_s=wait_s) and ended
         if not ended:
             _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
-        if not self.checks.close():
-            ended = False
-            _LOG.warning("jobs are still checked; the next process takes them up")
-        self.capacity.close(wait_s=self.settings.lambda_connect_timeout_s)
-        if ended:
-            self._function.close()
-            self._gradient_function.close()
+        await self.launches.flights.finish(wait_s=_LAST_WRITES_S if ended else 0.0)
+        await self.gradients.finish(wait_s=_LAST_WRITES_S if ended else 0.0)
+        await self.capacity.close()
+        self._function.close()
+        self._gradient_function.close()
+        self._cloud.close()
+        self._cache_thread.close()
         self.cache.close()
         self._gradient_cache.close()
         self.book.close()
-        return ended
 
     def render_metrics(self) -> bytes:
         """Return metrics, the number of jobs counted now."""
@@ -324,10 +349,6 @@ class Components:
         for status in _STATUSES:
             self.metrics.jobs.labels(status=status).set(counts.get(status, 0))
         return self.metrics.render()
-
-    def _queued(self) -> None:
-        self.bell.ring()
-        self.capacity.reconcile()
 
 
 def _table(settings: Settings) -> Table:
@@ -337,17 +358,18 @@ def _table(settings: Settings) -> Table:
     return DynamoDbTable.connect(settings.table, region=settings.lambda_region)
 
 
-def _logs(settings: Settings) -> Logs:
+def _logs(settings: Settings, threads: OffLoop) -> Logs:
     if settings.log_groups:
-        return CloudWatchLogs.connect(settings.log_groups, region=settings.lambda_region)
-    return NoLogs() if settings.logs is None else FileLogs(settings.logs)
+        return CloudWatchLogs.connect(settings.log_groups, threads, region=settings.lambda_region)
+    return NoLogs() if settings.logs is None else FileLogs(settings.logs, threads)
 
 
-def _started_learners(settings: Settings) -> tuple[StartedLearner, ...]:
+def _started_learners(settings: Settings, threads: OffLoop) -> tuple[StartedLearner, ...]:
     return tuple(
         StartedLearner(
             kind=kind,
             service=EcsLearnerService(
+                threads,
                 cluster=settings.ecs_cluster,
                 service=service,
                 region=settings.lambda_region,
@@ -360,10 +382,11 @@ def _started_learners(settings: Settings) -> tuple[StartedLearner, ...]:
     )
 
 
-def _heartbeat(settings: Settings) -> Heartbeat | None:
+def _heartbeat(settings: Settings, threads: OffLoop) -> Heartbeat | None:
     if not settings.starts_learners or settings.table is None:
         return None
     return Heartbeat(
+        threads,
         table=settings.table,
         region=settings.lambda_region,
         timeout_s=settings.lambda_connect_timeout_s,

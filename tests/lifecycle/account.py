@@ -1,8 +1,9 @@
 """What is on in the account, a scaler that lives in fake time, and the ways it can die."""
 
+import asyncio
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,20 +37,21 @@ class FakeTime(Alarm):
         self._sleeping_until: float | None = None
         self._calls_left: int | None = None
         self._dead = False
+        self._wake: Callable[[], object] = lambda: None
 
     def now(self) -> float:
-        """Return the time; the capacity thread may be due to die of asking."""
+        """Return the time; the capacity task may be due to die of asking."""
         with self._changed:
-            if threading.current_thread().name == "capacity" and self._calls_left is not None:
+            if self._calls_left is not None and _in_capacity():
                 self._calls_left -= 1
                 if self._calls_left <= 0:
                     self._calls_left, self._dead = None, True
                     self._changed.notify_all()
-                    raise SystemExit
+                    raise asyncio.CancelledError
             return self.time
 
     def die_at_look(self, nth: int) -> None:
-        """End the capacity thread, as a crash would, when it asks for the time for the nth time."""
+        """End the capacity task, as a crash would, when it asks for the time for the nth time."""
         with self._changed:
             self._calls_left, self._dead = nth, False
 
@@ -61,26 +63,31 @@ class FakeTime(Alarm):
     def ring(self) -> None:
         with self._changed:
             self._rung = True
-            self._changed.notify_all()
+            self._wake()
 
-    def sleep(self, timeout_s: float) -> None:
+    async def sleep(self, timeout_s: float) -> None:
+        loop, woken, until = asyncio.get_running_loop(), asyncio.Event(), self.time + timeout_s
         with self._changed:
-            until = self.time + timeout_s
             self._sleeping_until = until
+            self._wake = lambda: loop.call_soon_threadsafe(woken.set)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._rung or self.time >= until)
-            self._rung = False
-            self._sleeping_until = None
+        try:
+            while not self._rung and self.time < until:
+                await woken.wait()
+                woken.clear()
+        finally:
+            with self._changed:
+                self._rung, self._sleeping_until, self._wake = False, None, lambda: None
 
     def advance(self, seconds: float) -> None:
         """Let time pass and wait until whoever woke sleeps again."""
         with self._changed:
             self.time += seconds
-            self._changed.notify_all()
+            self._wake()
         self.settle()
 
     def settle(self) -> None:
-        """Wait until the capacity thread sleeps with nothing to do."""
+        """Wait until the capacity task sleeps with nothing to do."""
         with self._changed:
             settled = self._changed.wait_for(self._idle, _PATIENCE_S)
         assert settled, "capacity does not come to rest"
@@ -88,6 +95,14 @@ class FakeTime(Alarm):
     def _idle(self) -> bool:
         until = self._sleeping_until
         return until is not None and until > self.time and not self._rung
+
+
+def _in_capacity() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # on a thread without a loop
+        return False
+    return task is not None and task.get_name() == "capacity"
 
 
 @dataclass

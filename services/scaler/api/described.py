@@ -47,7 +47,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, object]]:
     return described(400, 401, 403, 413, 422, 503, *statuses)
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Refuse a query that the address does not have: whoever sends it expects an effect of it."""
     route = request.scope["route"]
     known = [parameter.alias for parameter in route.dependant.query_params]

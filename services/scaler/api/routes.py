@@ -1,15 +1,12 @@
 """The REST API, version 1: every route a line or two over the part that does the work."""
 
 import asyncio
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute
-from starlette.types import Receive, Scope, Send
 
 from services.scaler.api.described import (
     PROBLEM,
@@ -26,13 +23,11 @@ from services.scaler.api.problem import problem_response
 from services.scaler.api.view_routes import add_view_routes
 from services.scaler.jobs.noting import rewrite_note
 from services.scaler.jobs.rescaling import switch_scaling_policy
-from services.scaler.rounds.service import Answer
 from services.scaler.wiring import Components
 from shared.contracts.gradients import GradientGrant, GradientRequest
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, NoteRequest, ResumeRequest, ScalingRequest
 from shared.contracts.leases import FinishRequest, Lease, LeaseRequest, LeaseState
-from shared.contracts.message import Message
 from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
 from shared.contracts.views.files import JobEstimate
@@ -70,7 +65,7 @@ def _add_submit_route(routes: APIRouter, parts: Components) -> None:
         },
         tags=["jobs"],
     )
-    def create_job(
+    async def create_job(
         spec: JobSpec,
         idempotency_key: IdempotencyKey = None,
         validate_only: Annotated[
@@ -79,9 +74,9 @@ def _add_submit_route(routes: APIRouter, parts: Components) -> None:
     ) -> Response:
         """Queue a job; where its environment is not known yet, it is `checking` before that."""
         if validate_only:
-            estimate = parts.estimates.of(spec)
+            estimate = await parts.estimates.of(spec)
             return Response(estimate.model_dump_json(), media_type="application/json")
-        job, new = parts.jobs.create(spec, idempotency_key)
+        job, new = await parts.jobs.create(spec, idempotency_key)
         taken_in = HTTPStatus.ACCEPTED if job.status == "checking" else HTTPStatus.CREATED
         return Response(
             job.model_dump_json(),
@@ -93,16 +88,16 @@ def _add_submit_route(routes: APIRouter, parts: Components) -> None:
 
 def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     @routes.post("/v1/jobs/{job_id}/stop", status_code=202, responses=problems(404), tags=["jobs"])
-    def stop_job(job_id: JobPath) -> Job:
+    async def stop_job(job_id: JobPath) -> Job:
         """Ask a job to end after the update in hand; its checkpoint is kept."""
-        return parts.jobs.stop(job_id)
+        return await parts.jobs.stop(job_id)
 
     @routes.post(
         "/v1/jobs/{job_id}/resume", status_code=202, responses=problems(404, 409), tags=["jobs"]
     )
-    def resume_job(job_id: JobPath, request: ResumeRequest | None = None) -> Job:
+    async def resume_job(job_id: JobPath, request: ResumeRequest | None = None) -> Job:
         """Continue a job that was stopped, failed or made all its rounds."""
-        return parts.jobs.resume(job_id, request or ResumeRequest())
+        return await parts.jobs.resume(job_id, request or ResumeRequest())
 
     @routes.post(
         "/v1/jobs/{job_id}/scaling",
@@ -110,21 +105,21 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
         responses=problems(404, 409),
         tags=["jobs"],
     )
-    def switch_scaling(job_id: JobPath, request: ScalingRequest) -> Job:
+    async def switch_scaling(job_id: JobPath, request: ScalingRequest) -> Job:
         """Decide a job's rounds by another policy, or pin a count, from the next round on."""
-        return switch_scaling_policy(parts.book, job_id, request, now=parts.now())
+        return await switch_scaling_policy(parts.book, job_id, request, now=parts.now())
 
     @routes.put("/v1/jobs/{job_id}/note", responses=problems(404, 409), tags=["jobs"])
-    def rewrite_job_note(job_id: JobPath, request: NoteRequest) -> Job:
+    async def rewrite_job_note(job_id: JobPath, request: NoteRequest) -> Job:
         """Replace a job's note, which decides nothing."""
-        return rewrite_note(parts.book, job_id, request, now=parts.now())
+        return await rewrite_note(parts.book, job_id, request, now=parts.now())
 
     @routes.delete(
         "/v1/jobs/{job_id}", status_code=204, responses=problems(404, 409), tags=["jobs"]
     )
-    def delete_job(job_id: JobPath) -> None:
+    async def delete_job(job_id: JobPath) -> None:
         """Forget a job that has ended, or is checked, and its artifacts."""
-        parts.jobs.delete(job_id)
+        await parts.jobs.delete(job_id)
 
 
 def _add_lease_routes(routes: APIRouter, parts: Components) -> None:
@@ -145,69 +140,33 @@ def _add_lease_routes(routes: APIRouter, parts: Components) -> None:
         return Response(lease.model_dump_json(), media_type="application/json")
 
     @routes.put("/v1/leases/{lease_id}", responses=problems(404, 409), tags=["learner"])
-    def heartbeat(lease_id: LeasePath) -> LeaseState:
+    async def heartbeat(lease_id: LeasePath) -> LeaseState:
         """Keep a lease alive."""
-        return parts.leases.heartbeat(lease_id)
+        return await parts.leases.heartbeat(lease_id)
 
     @routes.delete(
         "/v1/leases/{lease_id}", status_code=204, responses=problems(404), tags=["learner"]
     )
-    def give_up(lease_id: LeasePath) -> None:
+    async def give_up(lease_id: LeasePath) -> None:
         """Hand a job back."""
-        parts.leases.give_up(lease_id)
-        parts.bell.ring()
+        await parts.leases.give_up(lease_id)
         parts.capacity.reconcile()
 
 
 async def _claim(parts: Components, body: LeaseRequest, request: Request) -> Lease | None:
-    loop = asyncio.get_running_loop()
-    give_up_at = loop.time() + body.wait_s
+    now, changed = asyncio.get_running_loop().time, parts.book.changed
+    give_up_at = now() + body.wait_s
     while True:
-        rung = parts.bell.listen()
-        try:
-            if await request.is_disconnected():
-                return None
-            lease = await run_in_threadpool(
-                parts.leases.claim, body.learner_id, body.kind, body.job_id
-            )
-            left_s = give_up_at - loop.time()
-            if lease is not None or left_s <= 0 or parts.bell.closed:
-                return lease
-            # Nobody rings when a lease runs out.
-            expiry_s = await run_in_threadpool(parts.leases.next_expiry_s)
-            pause_s = left_s if expiry_s is None else min(left_s, expiry_s + 0.01)
-            await _wait(rung, pause_s)
-        finally:
-            parts.bell.leave(rung)
-
-
-async def _wait(event: asyncio.Event, timeout_s: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), timeout_s)
-    except TimeoutError:
-        return
-
-
-class _AnswerThen(Response):
-    """Sends an answer, then acts on it: also when whoever asked has gone, since it is decided."""
-
-    def __init__(self, answer: Message, then: Callable[[], None]) -> None:
-        super().__init__(answer.model_dump_json(), media_type="application/json")
-        self._then = then
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await run_in_threadpool(self._then)
-
-
-def _launch(parts: Components, answer: Answer) -> None:
-    """Launch a plan; of one that was launched before, find the actors that cannot answer."""
-    if answer.order is not None:
-        parts.rounds.launch(answer.order)
-    if answer.given_before is not None:
-        parts.lost.watch(answer.given_before)
+        rung = changed.listen()
+        if await request.is_disconnected():
+            return None
+        lease = await parts.leases.claim(body.learner_id, body.kind, body.job_id)
+        left_s = give_up_at - now()
+        if lease is not None or left_s <= 0 or changed.closed:
+            return lease
+        # Nobody rings when a lease runs out.
+        expiry_s = parts.leases.next_expiry_s()
+        await changed.heard(rung, left_s if expiry_s is None else min(left_s, expiry_s + 0.01))
 
 
 def _add_round_routes(routes: APIRouter, parts: Components) -> None:
@@ -217,7 +176,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         responses=problems(404, 409),
         tags=["learner"],
     )
-    def plan_round(
+    async def plan_round(
         job_id: JobPath,
         round_index: RoundPath,
         request: RoundRequest,
@@ -226,11 +185,9 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         ] = False,
     ) -> Response:
         """Decide and launch a round; asked again, return the same plan and launch nothing."""
-        if plan_only:
-            plan = parts.rounds.preview(job_id, round_index, request)
-            return Response(plan.model_dump_json(), media_type="application/json")
-        answer = parts.rounds.plan(job_id, round_index, request)
-        return _AnswerThen(answer.plan, lambda: _launch(parts, answer))
+        decide = parts.rounds.preview if plan_only else parts.rounds.plan
+        plan = await decide(job_id, round_index, request)
+        return Response(plan.model_dump_json(), media_type="application/json")
 
     @routes.post(
         "/v1/jobs/{job_id}/rounds/{round_index}/gradients",
@@ -238,17 +195,17 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         responses=problems(404, 409),
         tags=["learner"],
     )
-    def compute_gradients(
+    async def compute_gradients(
         job_id: JobPath, round_index: RoundPath, request: GradientRequest
     ) -> Response:
         """Have functions compute gradients; asked again, launch nothing."""
-        answer = parts.gradients.ask(job_id, round_index, request)
-        return _AnswerThen(answer.grant, lambda: parts.gradients.launch(answer.order))
+        grant = await parts.gradients.ask(job_id, round_index, request)
+        return Response(grant.model_dump_json(), media_type="application/json")
 
     @routes.post("/v1/jobs/{job_id}/finish", responses=problems(404, 409), tags=["learner"])
-    def finish(job_id: JobPath, request: FinishRequest) -> Job:
+    async def finish(job_id: JobPath, request: FinishRequest) -> Job:
         """End a job."""
-        return parts.finishing.finish(job_id, request)
+        return await parts.finishing.finish(job_id, request)
 
 
 def _add_open_routes(routes: APIRouter, parts: Components) -> None:
@@ -258,9 +215,9 @@ def _add_open_routes(routes: APIRouter, parts: Components) -> None:
         return {"status": "alive"}
 
     @routes.get("/readyz", responses={503: PROBLEM}, tags=["operator"])
-    def readyz() -> Response:
+    async def readyz() -> Response:
         """Tell whether everything the scaler needs is there, and what is not as it should be."""
-        missing = parts.readiness.missing()
+        missing = await parts.readiness.missing()
         if not missing:
             degraded = parts.capacity.problems
             if not degraded:
@@ -275,6 +232,6 @@ def _add_open_routes(routes: APIRouter, parts: Components) -> None:
 
 def _add_metrics_route(routes: APIRouter, parts: Components) -> None:
     @routes.get("/metrics", response_class=Response, responses=described(401), tags=["operator"])
-    def metrics() -> Response:
+    async def metrics() -> Response:
         """Show Prometheus metrics."""
         return Response(parts.render_metrics(), media_type="text/plain; version=0.0.4")

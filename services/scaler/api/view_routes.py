@@ -1,4 +1,8 @@
-"""Routes that only read. Each answer has an `ETag`; who already has that answer gets a 304."""
+"""Routes that only read. Each answer has an `ETag`; who already has that answer gets a 304.
+
+Those that are plain functions read the book on one of a few threads: a thousand rounds take longer
+to lay out than the loop may be kept from others.
+"""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -50,7 +54,7 @@ def _add_system_routes(routes: APIRouter, parts: Components) -> None:
         responses={**_UNCHANGED, **problems()},
         tags=["operator"],
     )
-    def show_session(request: Request) -> Response:
+    async def show_session(request: Request) -> Response:
         """Show whom the token belongs to, and what it allows."""
         session = Session(
             role=request.state.role,
@@ -66,9 +70,9 @@ def _add_system_routes(routes: APIRouter, parts: Components) -> None:
         responses={**_UNCHANGED, **problems()},
         tags=["operator"],
     )
-    def show_system(request: Request) -> Response:
+    async def show_system(request: Request) -> Response:
         """Show how busy the system is and what it is made of."""
-        return tagged(request, parts.system.view(request.state.role))
+        return tagged(request, await parts.system.view(request.state.role))
 
 
 def _add_job_routes(routes: APIRouter, parts: Components) -> None:
@@ -108,7 +112,7 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     )
     def show_job(request: Request, job_id: JobPath) -> Response:
         """Show one job."""
-        return tagged(request, parts.shown(parts.jobs.job(job_id)))
+        return tagged(request, parts.shown(found(parts.book.job(job_id), "job", job_id).job))
 
 
 def _add_round_routes(routes: APIRouter, parts: Components) -> None:
@@ -242,16 +246,16 @@ def _add_file_routes(routes: APIRouter, parts: Components) -> None:
         responses={**_UNCHANGED, **problems(404, 502)},
         tags=["jobs"],
     )
-    def list_log_lines(
+    async def list_log_lines(
         request: Request,
         job_id: JobPath,
         source: Annotated[LogSource | None, Query(description="Whose log; default: all.")] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     ) -> Response:
         """Show the newest log lines that name a job."""
-        job = parts.jobs.job(job_id)
+        job = await parts.jobs.job(job_id)
         try:
-            page = log_page(parts.logs, job, source=source, limit=limit)
+            page = await log_page(parts.logs, job, source=source, limit=limit)
         except LogsError as error:
             raise ApiError(HTTPStatus.BAD_GATEWAY, str(error)) from error
         return tagged(request, page)

@@ -5,17 +5,22 @@ is, and counts as soon as it is written. A conflict can only mean that somebody 
 table. Nobody could then say which of the two is right: the book is closed, and the process ends.
 
 Jobs about which anything is still to be done are in memory. Every other is read when asked for.
+What reads is a plain function. The loop calls it by `look`, so that it waits for no network.
 """
 
+import asyncio
 import itertools
 import logging
-import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from services.scaler.book import layout
+from services.scaler.book.bell import Bell
 from services.scaler.book.events import events_of
 from services.scaler.book.pages import Pages
 from services.scaler.book.reading import UnreadableError, left_aside, parsed
@@ -34,14 +39,31 @@ from shared.contracts.jobs import JobStatus
 from shared.contracts.views.jobs import JobSummary
 
 _LOG = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class FencedError(StoreError):
     """Somebody else writes the same table: this process writes nothing more."""
 
 
+@dataclass(slots=True)
+class Turn:
+    """A job while nobody else may change it."""
+
+    _book: "Book"
+    record: JobRecord | None
+    """The job as it is; None where there is none."""
+
+    async def write(self, change: Change) -> JobRecord:
+        """Write a change of the record whole; return the record after it."""
+        assert self.record is not None
+        self.record = await self._book._commit(self.record, change)
+        return self.record
+
+
 class Book(Pages):
-    """All jobs, their rounds and ledgers. Thread-safe.
+    """All jobs, their rounds and ledgers. Changed on one loop, read by any thread.
 
     What is asked for by a job's id and cannot be read raises `UnreadableError`, a `StoreError`.
     """
@@ -61,12 +83,10 @@ class Book(Pages):
         self.on_fenced: Callable[[], None] = lambda: None
         """Called once somebody else is found to write the same table."""
         self.fenced = False
-        self._adding = threading.Lock()
-        """Held while a job is added, and while jobs are looked up that may have been."""
-        self._guard = threading.Lock()
-        """Of the locks below; never held over a call."""
-        self._locks: WeakValueDictionary[str, threading.RLock] = WeakValueDictionary()
-        """One a job, for as long as anybody uses it."""
+        self.changed = Bell()
+        """Rung after every change."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """One a job, for as long as anybody uses it, and one for adding jobs."""
         self._statuses: dict[str, JobStatus] = {}
         self._live: dict[str, JobRecord] = {}
         self._doubted: set[str] = set()
@@ -74,30 +94,43 @@ class Book(Pages):
         self._newest = 0
         self._all_known = False
         """Whether all jobs of the table are: one may have been added though the write failed."""
-        self._unfinished()
+        self._take_up(self._behind(0))
 
-    def create(
+    async def look(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what a function that reads the book returns; the loop waits for no network."""
+        return await self._table.run(partial(read, *args, **kwargs))
+
+    async def find(self, job_id: str) -> JobRecord | None:
+        """Return a job, from memory if it is there."""
+        return self._in_memory(job_id) or await self.look(self.job, job_id)
+
+    async def create(
         self, record: JobRecord, idempotency: IdempotencyEntry | None = None
     ) -> IdempotencyEntry | None:
         """Add a job; if its key was used before, add none and return what for."""
-        with self._adding:
+        async with self._lock(layout.JOBS):
+            await self._know_all()
             if idempotency is not None:
-                if (used := self.idempotency(idempotency.key)) is not None:
+                used = await self.look(self.idempotency, idempotency.key)
+                if used is not None:
                     return used
                 record = record.model_copy(update={"idempotency_key": idempotency.key})
-            self._take_up()
             record = record.model_copy(update={"position": self._newest + 1})
             puts = [layout.job_item(record), layout.row_item(record)]
             if idempotency is not None:
                 puts.append(layout.idempotency_item(idempotency))
-            try:
-                self._write(puts, expect={item.key: None for item in puts})
-            except StoreError:
-                self._all_known = False
-                raise
+            self._all_known = False
+            await self.look(self._write, puts, expect={item.key: None for item in puts})
+            self._all_known = True
             self._newest += 1
             self._remember(record)
         return None
+
+    async def catch_up(self) -> None:
+        """Take up jobs that were added although their write failed."""
+        if not self._all_known:
+            async with self._lock(layout.JOBS):
+                await self._know_all()
 
     def idempotency(self, key: str) -> IdempotencyEntry | None:
         """Return what a key was used for."""
@@ -106,8 +139,7 @@ class Book(Pages):
 
     def job(self, job_id: str) -> JobRecord | None:
         """Return a job."""
-        live = None if job_id in self._doubted else self._live.get(job_id)
-        if live is not None:
+        if (live := self._in_memory(job_id)) is not None:
             return live
         item = self._table.get(layout.job_key(job_id))
         return None if item is None else parsed(JobRecord, item.body, job_id)
@@ -118,21 +150,21 @@ class Book(Pages):
 
     def job_of_lease(self, lease_id: str) -> JobRecord | None:
         """Return the job a lease is on."""
-        leased = (r for r in self._unfinished() if r.lease and r.lease.lease_id == lease_id)
+        leased = (r for r in self._live.values() if r.lease and r.lease.lease_id == lease_id)
         return next(leased, None)
 
     def with_status(self, statuses: Collection[JobStatus]) -> list[JobRecord]:
         """Return every job in one of these states, none of them a last one, oldest first."""
-        found = [r for r in self._unfinished() if r.job.status in statuses]
+        found = [r for r in self._live.values() if r.job.status in statuses]
         return sorted(found, key=lambda record: record.position)
 
     def with_open_bills(self) -> list[JobRecord]:
         """Return every job with launches whose bill is not final."""
-        return [record for record in self._unfinished() if record.has_open_bills]
+        return [record for record in self._live.values() if record.has_open_bills]
 
     def counts(self) -> Mapping[JobStatus, int]:
         """Return how many jobs are in which state."""
-        return Counter(list(self._statuses.values()))
+        return Counter([*self._statuses.values()])
 
     def rows(self, *, limit: int, before: int | None) -> list[tuple[int, JobSummary]]:
         """Return jobs in short with their positions, newest first, only positions below `before`.
@@ -145,7 +177,9 @@ class Book(Pages):
         rows = ((position, row.summary) for (position, _), row in found if row is not None)
         return list(itertools.islice(rows, limit))
 
-    def change(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
+    async def change(
+        self, job_id: str, decide: Callable[[JobRecord], Change | None]
+    ) -> JobRecord | None:
         """Decide about a job, once, and write it; nobody else changes the job meanwhile.
 
         When `decide` returns None nothing is written.
@@ -153,40 +187,29 @@ class Book(Pages):
         Returns:
             The record after the change, or None when there is no such job.
         """
-        with self.writing(job_id):
-            record = self._current(job_id)
-            if record is None:
-                return None
-            change = decide(record)
-            return record if change is None else self._commit(record, change)
+        async with self.turn(job_id) as turn:
+            if turn.record is not None and (change := decide(turn.record)) is not None:
+                await turn.write(change)
+            return turn.record
 
-    @contextmanager
-    def writing(self, job_id: str) -> Iterator[None]:
-        """Keep others from changing a job; whoever does so may change it."""
-        with self._guard:
-            lock = self._locks.setdefault(job_id, threading.RLock())
-        with lock:
-            yield
+    @asynccontextmanager
+    async def turn(self, job_id: str) -> AsyncIterator[Turn]:
+        """Keep others from changing a job; a turn within a turn would wait for ever."""
+        async with self._lock(job_id):
+            yield Turn(self, await self._current(job_id))
 
-    def delete(self, job_id: str) -> None:
+    async def delete(self, job_id: str) -> None:
         """Remove a job and everything about it, its record last; nothing happens if it is gone.
 
         Whoever deletes it marks it first, so that nobody takes it up again. What an interruption
         leaves, a repeat removes.
         """
-        with self.writing(job_id):
-            if (record := self._current(job_id)) is None:
-                return
-            key = layout.job_key(job_id)
-            others = [i.key for i in self._of(job_id) if i.key != key]
-            guard = {key: record.version}
-            last = [key, layout.row_key(record)]
-            if (used := record.idempotency_key) is not None:
-                last.append(layout.idempotency_key(used))
-            with self._doubting(job_id):
-                self._delete_ahead([[other] for other in others], guard, room=0)
-                self._write((), last, expect=guard)
-            self._forget(job_id)
+        async with self.turn(job_id) as turn:
+            if turn.record is not None:
+                with self._doubting(job_id):
+                    await self.look(self._delete, turn.record)
+                self._forget(job_id)
+                self.changed.ring()
 
     def check(self) -> None:
         """Raise `StoreError` when the table cannot be read, or another has taken it over."""
@@ -197,18 +220,21 @@ class Book(Pages):
         """Release files and connections."""
         self._table.close()
 
-    def _unfinished(self) -> list[JobRecord]:
-        """Return the jobs about which anything is to be done."""
-        if not self._all_known:
-            with self._adding:
-                self._take_up()
-        return list(self._live.values())
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
 
-    def _take_up(self) -> None:
-        """Read which jobs there are behind those that are known, if there may be any."""
-        if self._all_known:
-            return
-        for item in self._table.query(layout.JOBS, first=layout.position_name(self._newest + 1)):
+    def _in_memory(self, job_id: str) -> JobRecord | None:
+        return None if job_id in self._doubted else self._live.get(job_id)
+
+    async def _know_all(self) -> None:
+        """Take up jobs behind those that are known, if there may be any."""
+        if not self._all_known:
+            self._take_up(await self.look(self._behind, self._newest))
+
+    def _behind(self, newest: int) -> list[tuple[int, str, JobRow | None, JobRecord | None]]:
+        """Return the jobs behind a position: position, id, row, and record if it is live."""
+        found = []
+        for item in self._table.query(layout.JOBS, first=layout.position_name(newest + 1)):
             position, job_id = layout.position_of(item)
             row = self._row(item)
             try:
@@ -216,11 +242,18 @@ class Book(Pages):
             except UnreadableError as error:
                 left_aside(job_id, error)
                 record = None
+            found.append((position, job_id, row, record))
+        return found
+
+    def _take_up(self, found: Sequence[tuple[int, str, JobRow | None, JobRecord | None]]) -> None:
+        for position, job_id, row, record in found:
+            self._newest = position
+            if job_id in self._statuses:
+                continue  # it was changed while it was read
             if row is not None:
                 self._statuses[job_id] = row.summary.status
             if record is not None:
                 self._live[job_id] = record
-            self._newest = position
         self._all_known = True
 
     def _row(self, item: Item) -> JobRow | None:
@@ -237,8 +270,8 @@ class Book(Pages):
             return None
         return None if record is None else JobRow.of(record)
 
-    def _commit(self, old: JobRecord, change: Change) -> JobRecord:
-        """Write a change whole."""
+    async def _commit(self, old: JobRecord, change: Change) -> JobRecord:
+        """Write a change whole; nobody else may change the job."""
         job_id, lines = old.job.job_id, [line.model_dump_json() for line in change.lines]
         if change.record.num_lines != old.num_lines + len(lines):
             raise ValueError(f"job {job_id}: {len(lines)} lines are written and not counted")
@@ -255,25 +288,38 @@ class Book(Pages):
         ]
         guard = {layout.job_key(job_id): old.version}
         with self._doubting(job_id):
-            deletes = self._delete_ahead(
-                self._forgotten(change, puts), guard, room=MAX_ITEMS - len(puts)
-            )
-            self._write(puts, deletes, expect=guard)
+            await self.look(self._write_change, change, puts, guard)
         self._remember(new)
+        self.changed.ring()
         return new
+
+    def _write_change(self, change: Change, puts: Sequence[Item], guard: Expected) -> None:
+        groups = self._forgotten(change, puts)
+        deletes = self._delete_ahead(groups, guard, room=MAX_ITEMS - len(puts))
+        self._write(puts, deletes, expect=guard)
+
+    def _delete(self, record: JobRecord) -> None:
+        key = layout.job_key(record.job.job_id)
+        others = [i.key for i in self._of(record.job.job_id) if i.key != key]
+        guard = {key: record.version}
+        last = [key, layout.row_key(record)]
+        if (used := record.idempotency_key) is not None:
+            last.append(layout.idempotency_key(used))
+        self._delete_ahead([[other] for other in others], guard, room=0)
+        self._write((), last, expect=guard)
 
     @contextmanager
     def _doubting(self, job_id: str) -> Iterator[None]:
-        """Have a job looked up before its next change if a write of it fails."""
+        """Have a job looked up before its next change if nobody knows whether it was written."""
         try:
             yield
-        except StoreError:
+        except BaseException:  # also where whoever waited for the write was cancelled
             self._doubted.add(job_id)
             raise
 
-    def _current(self, job_id: str) -> JobRecord | None:
+    async def _current(self, job_id: str) -> JobRecord | None:
         """Return a job as the table has it, and keep that in memory; nobody else may change it."""
-        record = self.job(job_id)
+        record = await self.find(job_id)
         if record is None:
             self._forget(job_id)
         elif job_id in self._doubted:

@@ -1,5 +1,6 @@
 """Moving a job from one SQLite database to another: several systems may share a folder of runs."""
 
+import asyncio
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -53,10 +54,10 @@ def move_job(job_id: str, source: Path, target: Path) -> None:
                 f"idempotency key {key!r} is job {job_id}'s in {source} and job {taken.job_id}'s "
                 f"in {target}: delete one of the two jobs, then try again"
             )
-        new.delete(job_id)
+        asyncio.run(new.delete(job_id))
         _copy_pages(job_id, source, target)
-        new.create(record, None if key is None else old.idempotency(key))
-        old.delete(job_id)
+        asyncio.run(new.create(record, None if key is None else old.idempotency(key)))
+        asyncio.run(old.delete(job_id))
 
 
 def _copy_pages(job_id: str, source: Path, target: Path) -> None:

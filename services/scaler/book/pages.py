@@ -16,7 +16,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Pages:
-    """Reads about jobs. Thread-safe."""
+    """Reads about jobs, from any thread."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

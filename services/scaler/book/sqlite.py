@@ -2,9 +2,9 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from services.scaler.book.table import (
     LAST,
@@ -26,10 +26,11 @@ CREATE TABLE IF NOT EXISTS items (
 )
 """
 _PAGE = 1000
+T = TypeVar("T")
 
 
 class SqliteTable:
-    """A `Table` in one file. One connection, one lock: reads are short and writes are few."""
+    """A `Table` in one file. One connection, one lock: pages for people are read on threads."""
 
     def __init__(self, path: Path) -> None:
         """Open the file, making it and its folder if missing.
@@ -107,6 +108,10 @@ class SqliteTable:
                     raise
             except sqlite3.Error as error:
                 raise self._unusable(error) from error
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Run a call at once: a write takes 0.1 ms, which a thread would take to begin."""
+        return call()
 
     def check(self) -> None:
         """Raise `StoreError` when the file cannot be read."""

@@ -4,9 +4,11 @@ A SQLite file and a DynamoDB table both stand behind `Table`, with one layout (`
 every test on a file tries what runs on AWS.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 Key = tuple[str, str]
 """Partition, and place in it."""
@@ -61,6 +63,9 @@ class Table(Protocol):
         Raises:
             ConflictError: An expectation does not hold.
         """
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Return what a call that uses the table returns; the loop does not wait for a network."""
 
     def check(self) -> None:
         """Make sure that the table can be read."""

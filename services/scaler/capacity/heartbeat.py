@@ -10,6 +10,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from services.scaler.off_loop import OffLoop
 from shared.contracts.learner_kind import LearnerKind
 
 PARTITION = "SCALER"
@@ -29,7 +30,8 @@ class Heartbeat:
     environments kept warm. All are Unix seconds; 0 means off.
     """
 
-    def __init__(self, *, table: str, region: str, timeout_s: float) -> None:
+    def __init__(self, threads: OffLoop, *, table: str, region: str, timeout_s: float) -> None:
+        self._threads = threads
         self._table = table
         self._client = boto3.client(
             "dynamodb",
@@ -41,7 +43,7 @@ class Heartbeat:
             ),
         )
 
-    def beat(self, *, at: float, until: Mapping[LearnerKind, float | None]) -> None:
+    async def beat(self, *, at: float, until: Mapping[LearnerKind, float | None]) -> None:
         """Say that the scaler lived at `at`, and until when jobs of each kind may keep capacity on.
 
         Raises:
@@ -51,7 +53,8 @@ class Heartbeat:
         times = {"at": at, "until": max(by_kind.values()), **by_kind}
         item = {name: {"N": f"{time:.0f}"} for name, time in times.items()}
         try:
-            self._client.put_item(
+            await self._threads.run(
+                self._client.put_item,
                 TableName=self._table,
                 Item={"pk": {"S": PARTITION}, "sk": {"S": SORT}, **item},
             )

@@ -7,12 +7,12 @@ Those that rounds keep busy need none: nothing is sent while as many as are to b
 at the same time within the last minutes.
 """
 
+import asyncio
 import logging
 import math
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
@@ -54,14 +54,12 @@ class KeepAlive:
     timeout_s: float
     """The function's: a ping that lasted as long would end its environment."""
 
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-        self._started = 0
+    _started: int = 0
+    _pings: set[asyncio.Task[None]] = field(default_factory=set)
 
     def take_started(self) -> int:
         """Return how many environments pings found gone, and started, since it was last asked."""
-        with self._lock:
-            started, self._started = self._started, 0
+        started, self._started = self._started, 0
         return started
 
     def look(self, num: int) -> float:
@@ -80,7 +78,10 @@ class KeepAlive:
             return due_in_s
         idle = num - self.launches.in_flight()
         if idle > 0:
-            self.invoker.ping(idle, ping_s(idle, timeout_s=self.timeout_s), self._ended)
+            hold_s = ping_s(idle, timeout_s=self.timeout_s)
+            pings = asyncio.ensure_future(self.invoker.ping(idle, hold_s, self._ended))
+            self._pings.add(pings)
+            pings.add_done_callback(self._pings.discard)
         in_use.note(num, now)
         return self.every_s
 
@@ -90,8 +91,7 @@ class KeepAlive:
             try:
                 report = PingReport.read(execution.payload)
                 found = "none" if report.cold_start else "warm"
-                with self._lock:
-                    self._started += report.cold_start
+                self._started += report.cold_start
             except ValidationError:
                 _LOG.warning("an actor does not know pings: deploy scaler and actor together")
         else:

@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from services.scaler.book.records import JobRecord
 from services.scaler.capacity.decision import is_held
+from services.scaler.off_loop import OffLoop
 from shared.contracts.learner_kind import LearnerKind
 
 MOST_STARTS = 3
@@ -33,7 +34,10 @@ class LearnerCapacityError(RuntimeError):
 class EcsLearnerService:
     """An ECS service; AWS starts and ends the machine below it."""
 
-    def __init__(self, *, cluster: str, service: str, region: str, timeout_s: float) -> None:
+    def __init__(
+        self, threads: OffLoop, *, cluster: str, service: str, region: str, timeout_s: float
+    ) -> None:
+        self._threads = threads
         self._cluster = cluster
         self._service = service
         self._client = boto3.client(
@@ -46,14 +50,16 @@ class EcsLearnerService:
             ),
         )
 
-    def desired(self) -> int:
+    async def desired(self) -> int:
         """Return the service's desired count.
 
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses, or there is no such service.
         """
         with self._errors():
-            answer = self._client.describe_services(cluster=self._cluster, services=[self._service])
+            answer = await self._threads.run(
+                self._client.describe_services, cluster=self._cluster, services=[self._service]
+            )
         found = [s for s in answer["services"] if s["status"] == "ACTIVE"]
         if not found:
             raise LearnerCapacityError(
@@ -62,26 +68,32 @@ class EcsLearnerService:
             )
         return int(found[0]["desiredCount"])
 
-    def set_desired(self, num_learners: int) -> None:
+    async def set_desired(self, num_learners: int) -> None:
         """Change the service's desired count.
 
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses.
         """
         with self._errors():
-            self._client.update_service(
-                cluster=self._cluster, service=self._service, desiredCount=num_learners
+            await self._threads.run(
+                self._client.update_service,
+                cluster=self._cluster,
+                service=self._service,
+                desiredCount=num_learners,
             )
 
-    def ended(self) -> frozenset[str]:
+    async def ended(self) -> frozenset[str]:
         """Return the service's tasks that have stopped, those of about the last hour.
 
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses.
         """
         with self._errors():
-            answer = self._client.list_tasks(
-                cluster=self._cluster, serviceName=self._service, desiredStatus="STOPPED"
+            answer = await self._threads.run(
+                self._client.list_tasks,
+                cluster=self._cluster,
+                serviceName=self._service,
+                desiredStatus="STOPPED",
             )
         return frozenset(answer["taskArns"])
 

@@ -30,7 +30,7 @@ class _Heard:
 
 
 class LearnersHeard:
-    """What each learner said when it last asked for work. Threads may note and look at any time."""
+    """What each learner said when it last asked for work."""
 
     def __init__(self, *, since: float) -> None:
         """Begin with none heard of since a time in Unix seconds."""
@@ -45,7 +45,7 @@ class LearnersHeard:
         heard = {name: each for name, each in self._heard.items() if now < each.at + _FORGOTTEN_S}
         newest = sorted(heard.items(), key=lambda item: item[1].at)[-_MOST:]
         said = _Heard(kind=kind, trouble=trouble, at=now)
-        self._heard = {**dict(newest), learner_id: said}  # as a whole, for those who look
+        self._heard = {**dict(newest), learner_id: said}
         return trouble != (None if before is None else before.trouble)
 
     def why_waits(

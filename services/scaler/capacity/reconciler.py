@@ -1,6 +1,6 @@
 """Keeps what is on at what the jobs are worth: looks at start, after every change, every minute.
 
-It works on a thread of its own: no round ever waits for it, and when AWS refuses, actors merely
+It is a task of its own: no round ever waits for it, and when AWS refuses, actors merely
 start cold and the learner comes later. Every look compares what is wanted with what is configured,
 so it does not matter which of its steps an earlier process died after. What fails is tried again at
 the next look and shows in metrics and readiness until it works.
@@ -10,10 +10,10 @@ Idle environments that are kept without being paid for are pinged from here, too
 Before anything is opened the heartbeat says so: the dead-man switch must not take it for forgotten.
 """
 
+import asyncio
 import logging
 import math
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,7 +41,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import started_by_pings
 from shared.contracts.jobs import FINISHED, Job, Wait
 from shared.contracts.learner_kind import LEARNER_KINDS, MACHINE_KINDS, LearnerKind, MachineKind
-from shared.service.threads import essential_thread
+from shared.service.threads import essential_task
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 2.0
@@ -56,15 +56,19 @@ class Alarm:
     """What the reconciler sleeps on."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._event = asyncio.Event()
 
     def ring(self) -> None:
         """Wake the sleeper, or whoever sleeps next."""
         self._event.set()
 
-    def sleep(self, timeout_s: float) -> None:
+    async def sleep(self, timeout_s: float) -> None:
         """Return when it was rung, or after that long."""
-        self._event.wait(timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        except TimeoutError:
+            pass
         self._event.clear()
 
 
@@ -81,9 +85,9 @@ class CapacityReconciler:
     """None where no dead-man switch listens."""
     metrics: Metrics
     now: Callable[[], float]
-    expire: Callable[[str, str | None, Callable[[JobRecord], bool] | None], None]
+    expire: Callable[[str, str | None, Callable[[JobRecord], bool] | None], Awaitable[None]]
     """Ends a job that nobody trains: that had its time, or failed for a reason."""
-    forsake: Callable[[str], None]
+    forsake: Callable[[str], Awaitable[None]]
     """Ends an external job whose client is gone, unless it is back."""
     keep_alive: KeepAlive
     """Keeps idle environments from being let go of."""
@@ -92,7 +96,6 @@ class CapacityReconciler:
     alarm: Alarm
 
     def __post_init__(self) -> None:
-        self._closing = False
         self._announced = True
         self._learner_seen_at = dict.fromkeys(LEARNER_KINDS, -math.inf)
         self._asked = 0
@@ -103,7 +106,7 @@ class CapacityReconciler:
         self._problems: dict[str, str] = {}
         self._waits: dict[LearnerKind, str] = {}
         self._heard = LearnersHeard(since=self.now())
-        self._thread = essential_thread("capacity", self._run)
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def ready(self) -> int:
@@ -129,32 +132,31 @@ class CapacityReconciler:
 
     def start(self) -> None:
         """Begin, with a look at what an earlier process left."""
-        self._thread.start()
+        self._task = essential_task("capacity", self._run())
 
     def reconcile(self) -> None:
         """Look again soon: jobs have come or ended, or keep another number warm."""
         self.alarm.ring()
 
-    def close(self, *, wait_s: float) -> None:
+    async def close(self) -> None:
         """End; what is configured stays for the next process to reconcile."""
-        self._closing = True
-        self.alarm.ring()
-        if self._thread.is_alive():
-            self._thread.join(wait_s)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
         for learner in self.learners:
             learner.service.close()
         if self.heartbeat is not None:
             self.heartbeat.close()
 
-    def _run(self) -> None:
-        while not self._closing:
-            self.alarm.sleep(self._look())
+    async def _run(self) -> None:
+        while True:
+            await self.alarm.sleep(await self._look())
 
-    def _look(self) -> float:
+    async def _look(self) -> float:
         """Make one round of all steps; return after how long to look again."""
         problems: dict[str, str] = {}
         self._next_end_in_s = math.inf
-        steps: dict[str, Callable[[Sequence[JobRecord]], str | None]] = {
+        steps: dict[str, Callable[[Sequence[JobRecord]], Awaitable[str | None]]] = {
             "heartbeat": self._beat,
             "provisioned_concurrency": self._warm,
             **{f"{each.kind}_learner": partial(self._staff, each) for each in self.learners},
@@ -165,15 +167,16 @@ class CapacityReconciler:
             "learners": self._listen,
         }
         try:
+            await self.book.catch_up()
             jobs = self.book.with_status(LIVE)
         except Exception as error:
             problems["jobs"] = self._failed("jobs", error)
         else:
             for name, step in steps.items():
                 try:
-                    problem = step(jobs)
+                    problem = await step(jobs)
                 except Exception as error:
-                    # The thread outlives every surprise: one refusal must not leave the rest on.
+                    # The task outlives every surprise: one refusal must not leave the rest on.
                     problem = self._failed(name, error)
                 if problem is not None:
                     problems[name] = problem
@@ -184,19 +187,19 @@ class CapacityReconciler:
         every_s = min(self.every_s, self._ping_in_s, self._next_end_in_s)
         return min(_POLL_S, every_s) if warming else every_s
 
-    def _beat(self, jobs: Sequence[JobRecord]) -> None:
+    async def _beat(self, jobs: Sequence[JobRecord]) -> None:
         if self.heartbeat is not None:
             self._announced = False
             now = self.now()
             until = {
                 kind: allowed_until(of_kind(jobs, kind), self.rule, now) for kind in LEARNER_KINDS
             }
-            self.heartbeat.beat(at=now, until=until)
+            await self.heartbeat.beat(at=now, until=until)
             self._announced = True
 
-    def _warm(self, jobs: Sequence[JobRecord]) -> str | None:
+    async def _warm(self, jobs: Sequence[JobRecord]) -> str | None:
         """Bring provisioned concurrency to what is wanted; say if the account leaves less."""
-        found = self.function.provisioned()
+        found = await self.function.provisioned()
         configured, ready = found.asked, min(found.ready, found.asked)
         # Of those that failed nothing comes by itself: the next look is early enough.
         self._asked, self._ready = ready if found.failed else configured, ready
@@ -206,7 +209,7 @@ class CapacityReconciler:
             if not self._announced:
                 raise HeartbeatError(_UNANNOUNCED)
             # Only growth needs the account's leave, so a quiet minute does not ask for it.
-            unreserved = self.function.unreserved_concurrency()
+            unreserved = await self.function.unreserved_concurrency()
             num = environments_allowed(
                 wanted, self.rule, configured=configured, unreserved=unreserved
             )
@@ -216,7 +219,7 @@ class CapacityReconciler:
                 "provisioned concurrency changes",
                 extra={"from": configured, "to": num, "clipped": clipped, "failed": found.failed},
             )
-            self.function.provision(num)
+            await self.function.provision(num)
             self._ready = min(ready, num)
             self._asked = self._ready if found.failed else num
         self.metrics.provisioned.set(num)
@@ -240,7 +243,7 @@ class CapacityReconciler:
             numbers.append(environments_wanted(own, self.rule, now, learner_seen_at=seen_at))
         return max(numbers)
 
-    def _ping(self, jobs: Sequence[JobRecord]) -> None:
+    async def _ping(self, jobs: Sequence[JobRecord]) -> None:
         started = self.keep_alive.take_started()
         # Jobs that run side by side share environments, and pay for all they use.
         held = (record.job.job_id for record in jobs if is_held(record, self.now()))
@@ -249,11 +252,11 @@ class CapacityReconciler:
             if num:
                 # Where the store refuses, they are still there at the next look.
                 told = partial(started_by_pings, num=num)
-                self.book.change(job_id, told)
+                await self.book.change(job_id, told)
                 self._cold_pings[job_id] = 0
         self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.rule, self.now()))
 
-    def _listen(self, jobs: Sequence[JobRecord]) -> str | None:
+    async def _listen(self, jobs: Sequence[JobRecord]) -> str | None:
         """Say why no learner takes the jobs that wait for one."""
         started = {learner.kind for learner in self.learners}
         waits: dict[LearnerKind, str] = {}
@@ -265,22 +268,22 @@ class CapacityReconciler:
         self._waits = waits
         return "; ".join(f"{kind} jobs wait for {why}" for kind, why in waits.items()) or None
 
-    def _staff(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
+    async def _staff(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
         wanted = learners_wanted(of_kind(jobs, learner.kind), self.rule, self.now())
-        desired = learner.service.desired()
+        desired = await learner.service.desired()
         if wanted > desired and not self._announced:
             raise HeartbeatError(_UNANNOUNCED)
         if desired != wanted:
             change = {"kind": learner.kind, "from": desired, "to": wanted}
             _LOG.info("learner's desired count changes", extra=change)
-            learner.service.set_desired(wanted)
+            await learner.service.set_desired(wanted)
         self.metrics.learners.labels(kind=learner.kind).set(wanted)
 
-    def _watch(self, jobs: Sequence[JobRecord]) -> str | None:
+    async def _watch(self, jobs: Sequence[JobRecord]) -> str | None:
         late = self._past(limits_at(jobs, self.rule, self.now()))
         for job_id in late:
             _LOG.warning("job reached a limit and keeps nothing on", extra={"job": job_id})
-            self.expire(job_id, None, self._is_over)
+            await self.expire(job_id, None, self._is_over)
         if not late:
             return None
         return f"{len(late)} reached their time limit (NITRO_LONGEST_JOB_S) or budget, and end"
@@ -290,12 +293,12 @@ class CapacityReconciler:
         now = self.now()
         return any(at <= now for at in limits_at([record], self.rule, now).values())
 
-    def _watch_clients(self, jobs: Sequence[JobRecord]) -> None:
+    async def _watch_clients(self, jobs: Sequence[JobRecord]) -> None:
         """End external jobs whose client is gone."""
         gone = self._past(clients_gone_at(jobs, self.rule))
         for job_id in gone:
             _LOG.warning("external job's client is gone", extra={"job": job_id})
-            self.forsake(job_id)
+            await self.forsake(job_id)
         if gone:
             self.alarm.ring()
 
@@ -306,18 +309,18 @@ class CapacityReconciler:
         self._next_end_in_s = min(self._next_end_in_s, *coming, math.inf)
         return [job_id for job_id, at in ends.items() if at <= now]
 
-    def _wait(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
+    async def _wait(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
         """End jobs for which learners are started in vain, and look again without them."""
         own = of_kind(jobs, learner.kind)
         ended, refused = None, None
         try:
-            ended = learner.service.ended() if own else frozenset()
+            ended = await learner.service.ended() if own else frozenset()
         except LearnerCapacityError as error:
             refused = error
         given_up = learner.wait.given_up(own, ended, self.now())
         for job_id, why in given_up.items():
             _LOG.warning("job waited for a learner in vain", extra={"job": job_id, "why": why})
-            self.expire(job_id, why, None)
+            await self.expire(job_id, why, None)
         if given_up:
             self.alarm.ring()
         if refused is not None:

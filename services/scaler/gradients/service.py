@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from services.scaler.book.book import Book
+from services.scaler.book.book import Book, Turn
 from services.scaler.book.holding import held_lease
 from services.scaler.book.records import AttemptKey, Change, JobRecord, OpenGradients
 from services.scaler.gradients.calls import CallsOrder, GradientOutcome
@@ -22,6 +22,7 @@ from services.scaler.launching.flights import Flight, Flights
 from services.scaler.launching.invoker import Invoker
 from services.scaler.money.accounting import Spending, book_lines
 from services.scaler.money.gradient_pricing import calls_lines, calls_per_update, worst_calls_usd
+from services.scaler.off_loop import OffLoop
 from services.scaler.refusals import conflict, found, invalid
 from shared.cache.connection import CacheError
 from shared.cache.gradients import GradientCache, GradientRound
@@ -41,14 +42,6 @@ CallsFlight = Flight[GradientTask, GradientReport]
 Ended = Sequence[tuple[GradientOutcome, float]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GradientAnswer:
-    """What the learner is told, and what to launch after it."""
-
-    grant: GradientGrant
-    order: CallsOrder | None = None
-
-
 @dataclass(slots=True)
 class _Asked:
     """What is known of a flight's requests; changed while nobody else may change the job."""
@@ -63,11 +56,12 @@ class _Asked:
 
 @dataclass(kw_only=True, eq=False)
 class GradientService:
-    """Takes requests for gradients, launches functions and books what they cost. Thread-safe."""
+    """Takes requests for gradients, launches functions and books what they cost."""
 
     book: Book
     invoker: Invoker[GradientTask, GradientReport]
     cache: GradientCache
+    cache_thread: OffLoop
     now: Callable[[], float]
     spending: Spending
     slack_s: float
@@ -79,26 +73,23 @@ class GradientService:
         )
         self._asked: dict[AttemptKey, _Asked] = {}
 
-    def ask(self, job_id: str, round_index: int, request: GradientRequest) -> GradientAnswer:
-        """Answer a request; launch its order, if there is one, with `launch`.
+    async def ask(self, job_id: str, round_index: int, request: GradientRequest) -> GradientGrant:
+        """Answer a request, and launch its functions, once.
 
         Raises:
             ApiError: There is no such job, the lease is lost, the round is not open, or the job
                 wants no gradients.
         """
-        with self.book.writing(job_id):
-            record = found(self.book.job(job_id), "job", job_id)
+        async with self.book.turn(job_id) as turn:
+            record = found(turn.record, "job", job_id)
             held_lease(record, request.lease_id)
             _require_open(record, round_index)
-            return self._answer((job_id, round_index, 0, request.lease_id), request)
+            key = (job_id, round_index, 0, request.lease_id)
+            return await self._answer(turn, key, request)
 
-    def launch(self, order: CallsOrder | None) -> None:
-        """Start a request's functions, if it is to be launched now."""
-        flight = None if order is None else self._flights.get(order.key)
-        if order is not None and flight is not None:
-            self._flights.launch(flight, order.tasks(), until=math.inf)
-
-    def close(self, job_id: str, *, before: int | None = None, but: str | None = None) -> None:
+    async def close(
+        self, job_id: str, *, before: int | None = None, but: str | None = None
+    ) -> None:
         """Let no more calls into a job's rounds, and book them once all have ended.
 
         What the book refused before is booked now.
@@ -108,31 +99,33 @@ class GradientService:
             before: Rounds below this one; None means all.
             but: Lease whose rounds from `before` on stay open; those of others end.
         """
-        with self.book.writing(job_id):
-            closing = [
-                flight
-                for flight in self._flights.of(job_id)
-                if before is None
-                or flight.key[1] < before
-                or (but is not None and flight.key[3] != but)
-            ]
-            for flight in closing:
-                flight.wanted = flight.told = False
-            self._flights.close(closing)
+        if not self._flights.of(job_id):
+            return
+        async with self.book.turn(job_id):
+            self._close(job_id, before=before, but=but)
+        await self._flights.catch_up(job_id)
 
     def end(self, record: JobRecord) -> None:
-        """Let no more calls into a job that has ended.
+        """Let no more calls into a job that has ended; `catch_up` books what has landed with it.
 
         What was reserved without an answer, and never launched, is freed. Nobody may change the job
         meanwhile.
         """
         job_id = record.job.job_id
-        self._flights.land_unlaunched(
+        self._flights.close_unlaunched(
             (job_id, each.round, 0, each.lease_id) for each in record.open_gradients
         )
-        self.close(job_id)
+        self._close(job_id)
 
-    def adopt_orphans(self) -> None:
+    async def catch_up(self, job_id: str) -> None:
+        """Book what has landed of a job."""
+        await self._flights.catch_up(job_id)
+
+    async def finish(self, *, wait_s: float) -> bool:
+        """Wait until what has ended is booked; return whether that is so."""
+        return await self._flights.finish(wait_s=wait_s)
+
+    async def adopt_orphans(self) -> None:
         """Bill calls of an earlier process at their worst: nobody will hear of their end."""
         for record in self.book.with_open_bills():
             calls: Counter[AttemptKey] = Counter()
@@ -146,85 +139,84 @@ class GradientService:
                 lines = calls_lines(
                     [timeout_s] * twice, twice, self.spending.basis, round_index=key[1]
                 )
-                self._bill(key, lines)
+                await self._bill(key, lines)
 
     def in_flight(self, job_id: str | None = None) -> int:
         """Return calls under way, of all jobs or of one."""
         return self._flights.in_flight(only=job_id)
 
-    def _answer(self, key: AttemptKey, request: GradientRequest) -> GradientAnswer:
+    def _close(self, job_id: str, *, before: int | None = None, but: str | None = None) -> None:
+        closing = [
+            flight
+            for flight in self._flights.of(job_id)
+            if before is None
+            or flight.key[1] < before
+            or (but is not None and flight.key[3] != but)
+        ]
+        for flight in closing:
+            flight.wanted = flight.told = False
+        self._flights.close(closing)
+
+    async def _answer(self, turn: Turn, key: AttemptKey, request: GradientRequest) -> GradientGrant:
         number, num_calls = request.request, len(request.calls)
         job_id, round_index, *_ = key
         flight = self._flights.get(key)
         if flight is not None and flight.closed:
             raise conflict(f"gradients of round {round_index} of job {job_id} are not wanted")
         asked = self._asked.get(key, _Asked())
-        known = number in asked.known
-        refused = ""
-        if not known and asked.room < num_calls:
-            refused = self._reserve(key, asked, num_calls)
-        if refused:
-            grant = GradientGrant(request=number, granted=False, reason=refused)
-            return GradientAnswer(grant=grant)
-        if not known:
+        deadline_s = EXECUTIONS_PER_TASK * self.spending.basis.gradient_timeout_s + self.slack_s
+        if number not in asked.known:
+            if asked.room < num_calls:
+                refused = await self._reserve(turn, key, asked, num_calls)
+                if refused:
+                    return GradientGrant(request=number, granted=False, reason=refused)
             self._asked[key] = asked
             asked.known.add(number)
             asked.room -= num_calls
-            self._flights.expect(key, num_calls, closed=False)
-        deadline_s = EXECUTIONS_PER_TASK * self.spending.basis.gradient_timeout_s + self.slack_s
-        order = CallsOrder(key=key, request=request, deadline_at=self.now() + deadline_s)
-        return GradientAnswer(
-            grant=GradientGrant(request=number, granted=True, deadline_s=deadline_s),
-            order=None if known else order,
-        )
+            flight = self._flights.expect(key, num_calls, closed=False)
+            order = CallsOrder(key=key, request=request, deadline_at=self.now() + deadline_s)
+            self._flights.launch(flight, order.tasks(), until=math.inf)
+        return GradientGrant(request=number, granted=True, deadline_s=deadline_s)
 
-    def _reserve(self, key: AttemptKey, asked: _Asked, at_least: int) -> str:
+    async def _reserve(self, turn: Turn, key: AttemptKey, asked: _Asked, at_least: int) -> str:
         """Set money aside for an update's calls; return why not, if there is too little.
 
         What ended of earlier updates in this round is billed with it, in place of what was set
         aside for that.
         """
-        job_id, *_ = key
-        flight = self._flights.get(key)
+        flight, record = self._flights.get(key), turn.record
+        assert record is not None
         ended = () if flight is None else tuple(flight.ended)
         running = 0 if flight is None else flight.num_tasks - len(ended)
         lines = self._lines(key, ended[asked.billed :])
-        granted, why = 0, ""
+        spec = record.job.spec
+        billed = book_lines(_without_reserve(record, key), lines)
+        room_usd = spec.stop.budget_usd - self.spending.claimed_usd(billed, self.now())
+        for number in (max(at_least, calls_per_update(spec)), at_least):
+            reserve_usd = worst_calls_usd(running + number, self.spending.basis)
+            if reserve_usd <= room_usd:
+                reserved = _with_reserve(billed, key, running + number, reserve_usd)
+                await turn.write(Change(record=reserved, lines=lines))
+                asked.room, asked.billed = number, len(ended)
+                return ""
+        return (
+            f"budget: {at_least} gradients may cost ${reserve_usd:.4f}, "
+            f"${max(0.0, room_usd):.4f} are left"
+        )
 
-        def decide(record: JobRecord) -> Change | None:
-            nonlocal granted, why
-            spec = record.job.spec
-            billed = book_lines(_without_reserve(record, key), lines)
-            room_usd = spec.stop.budget_usd - self.spending.claimed_usd(billed, self.now())
-            for number in (max(at_least, calls_per_update(spec)), at_least):
-                reserve_usd = worst_calls_usd(running + number, self.spending.basis)
-                if reserve_usd <= room_usd:
-                    granted = number
-                    reserved = _with_reserve(billed, key, running + number, reserve_usd)
-                    return Change(record=reserved, lines=lines)
-            why = (
-                f"budget: {at_least} gradients may cost ${reserve_usd:.4f}, "
-                f"${max(0.0, room_usd):.4f} are left"
-            )
-            return None
-
-        self.book.change(job_id, decide)
-        if granted:
-            asked.room, asked.billed = granted, len(ended)
-        return why
-
-    def _ended(self, flight: CallsFlight, outcome: GradientOutcome) -> None:
+    async def _ended(self, flight: CallsFlight, outcome: GradientOutcome) -> None:
         if outcome.report is None and flight.told:
-            self._announce(flight.key, outcome)
+            await self._announce(flight.key, outcome)
 
-    def _announce(self, key: AttemptKey, outcome: GradientOutcome) -> None:
+    async def _announce(self, key: AttemptKey, outcome: GradientOutcome) -> None:
         job_id, round_index, _, lease_id = key
         task = outcome.task
         identity = {"job": job_id, "round": round_index, "call": task.call.call}
         _LOG.warning("gradient lost", extra={**identity, "why": outcome.reason})
         of = GradientRound(job_id=job_id, lease_hash=hash_of_lease(lease_id), round=round_index)
         try:
-            self.cache.announce_lost_gradient(
+            await self.cache_thread.run(
+                self.cache.announce_lost_gradient,
                 of,
                 call=task.call.call,
                 request=task.request,
@@ -235,18 +227,18 @@ class GradientService:
             # The learner then waits to the call's deadline instead.
             _LOG.warning("lost gradient not announced", extra={**identity, "why": str(error)})
 
-    def _book(self, flight: CallsFlight) -> None:
+    async def _book(self, flight: CallsFlight) -> None:
         """Bill what is not billed of a round's calls, which have all ended."""
         asked = self._asked.get(flight.key, _Asked())
-        self._bill(flight.key, self._lines(flight.key, flight.ended[asked.billed :]))
+        await self._bill(flight.key, self._lines(flight.key, flight.ended[asked.billed :]))
         self._asked.pop(flight.key, None)
 
-    def _bill(self, key: AttemptKey, lines: tuple[LedgerLine, ...]) -> None:
+    async def _bill(self, key: AttemptKey, lines: tuple[LedgerLine, ...]) -> None:
         def decide(record: JobRecord) -> Change | None:
             rest = _without_reserve(record, key)
             return None if rest == record else Change(record=book_lines(rest, lines), lines=lines)
 
-        self.book.change(key[0], decide)
+        await self.book.change(key[0], decide)
 
     def _lines(self, key: AttemptKey, ended: Ended) -> tuple[LedgerLine, ...]:
         durations_s = [self._on_aws(each) for outcome, _ in ended for each in outcome.billed_s]

@@ -32,6 +32,7 @@ from services.scaler.jobs.network_size import (
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
+from services.scaler.off_loop import OffLoop
 from services.scaler.refusals import ApiError, field_errors, invalid, refuse_wrong
 from shared.artifacts.store import JOB_FILE, ArtifactStore
 from shared.contracts.environment_spec import (
@@ -64,6 +65,7 @@ class Admission:
         catalogue: EnvironmentCatalogue,
         quota: ConcurrencyQuota,
         live: Callable[[], Sequence[JobRecord]],
+        threads: OffLoop,
         *,
         cache_memory_mb: int,
         files: ArtifactStore | None = None,
@@ -73,6 +75,7 @@ class Admission:
         self._catalogue = catalogue
         self._quota = quota
         self._live = live
+        self._threads = threads
         self._cache_bytes = cache_memory_mb * _MB
         self._files = files
         self._has_gpu = has_gpu
@@ -93,25 +96,26 @@ class Admission:
         least = least_pricing(spec, least_learner(spec), pricing)
         refuse_wrong([*budget_errors(spec, least), *_target_errors(spec)])
 
-    def admit(self, spec: JobSpec, pricing: RoundPricing) -> EnvironmentSpec:
+    async def admit(self, spec: JobSpec, pricing: RoundPricing) -> EnvironmentSpec:
         """Return the job's environment.
 
         Raises:
             ApiError: The job cannot run; 422 with every reason, or 503 when that is not known.
         """
         refuse_wrong(_event_errors(spec))
-        environment = self._catalogue.describe(spec.environment_ref)
+        environment = await self._catalogue.describe(spec.environment_ref)
         spec = resized(spec, environment)
         # Without a network nothing else of the job has a size, nor has that without its settings.
         refuse_wrong(_hyperparameter_errors(spec, environment))
         refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])
         try:
-            limit = self._quota.limit()
+            limit = await self._quota.limit()
         except LambdaApiError as error:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the concurrency limit is not known: {error}"
             ) from error
         least = least_pricing(spec, learner_in(spec, environment), pricing)
+        earlier = await self._threads.run(self._earlier, spec)
         refuse_wrong(
             [
                 *_concurrency_errors(spec, limit),
@@ -119,7 +123,7 @@ class Admission:
                 *trajectory_errors(spec, environment),
                 *budget_errors(spec, least),
                 *_target_errors(spec),
-                *initial_policy_errors(spec, environment, self._earlier(spec)),
+                *initial_policy_errors(spec, environment, earlier),
             ]
         )
         return environment
@@ -129,9 +133,9 @@ class Admission:
         if learner == "gpu" and not self._has_gpu:
             yield FieldError(field="learner", message=_NO_GPU)
 
-    def described(self, spec: JobSpec) -> EnvironmentSpec:
+    async def described(self, spec: JobSpec) -> EnvironmentSpec:
         """Return a job's environment as an actor describes it, or raise `ApiError`."""
-        return self._catalogue.describe(spec.environment_ref)
+        return await self._catalogue.describe(spec.environment_ref)
 
     def _earlier(self, spec: JobSpec) -> Job | None:
         """Return the job whose policy a job is to begin with, as its files have it.

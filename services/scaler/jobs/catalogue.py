@@ -1,7 +1,7 @@
 """What the actor image knows about environments: only it has the simulators."""
 
+import asyncio
 import re
-import threading
 import time
 from http import HTTPStatus
 
@@ -35,26 +35,23 @@ _PROCESS_ENDED = "Runtime.ExitError"
 
 
 class EnvironmentCatalogue:
-    """Asks actors about environments, and remembers what they said for a while. Thread-safe.
+    """Asks actors about environments, and remembers what they said for a while.
 
     A deployment replaces the image while the scaler runs, and with it what an environment is.
     """
 
     def __init__(self, function: LambdaFunction, *, ttl_s: float) -> None:
         self._function = function
-        self._closing = threading.Event()
         self._ttl_s = ttl_s
-        self._lock = threading.Lock()
         self._known: dict[str, tuple[EnvironmentSpec, float]] = {}
         """By what was asked: the answer, and until when it counts (`time.monotonic`)."""
 
     def known(self, env: EnvironmentRef) -> EnvironmentSpec | None:
         """Return an environment's spaces, unless an actor has to be asked for them."""
-        with self._lock:
-            spec, until = self._known.get(env.model_dump_json(), (None, 0.0))
+        spec, until = self._known.get(env.model_dump_json(), (None, 0.0))
         return spec if time.monotonic() < until else None
 
-    def describe(self, env: EnvironmentRef) -> EnvironmentSpec:
+    async def describe(self, env: EnvironmentRef) -> EnvironmentSpec:
         """Return an environment's spaces.
 
         Raises:
@@ -63,29 +60,25 @@ class EnvironmentCatalogue:
         known = self.known(env)
         if known is not None:
             return known
-        spec = _spec_of(env.env_id, self._ask(DescribeTask(env=env)))
+        spec = _spec_of(env.env_id, await self._ask(DescribeTask(env=env)))
         key = env.model_dump_json()
-        with self._lock:
-            self._known.pop(key, None)
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.pop(next(iter(self._known)))
-            self._known[key] = (spec, time.monotonic() + self._ttl_s)
+        self._known.pop(key, None)
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.pop(next(iter(self._known)))
+        self._known[key] = (spec, time.monotonic() + self._ttl_s)
         return spec
 
-    def close(self) -> None:
-        """Wait no more for an actor that cannot start."""
-        self._closing.set()
-
-    def _ask(self, task: DescribeTask) -> Execution:
+    async def _ask(self, task: DescribeTask) -> Execution:
         payload = task.model_dump_json().encode()
         give_up_at = time.monotonic() + PATIENCE_S
         failed, pause_s = 0, _FIRST_PAUSE_S
         while True:
-            execution = self._function.invoke(payload)
+            execution = await self._function.invoke(payload)
             if execution.kind in _NOT_STARTED:
                 # Nothing has started: Lambda is busy, wakes the function, or is out of reach.
-                if time.monotonic() + pause_s >= give_up_at or self._closing.wait(pause_s):
+                if time.monotonic() + pause_s >= give_up_at:
                     return execution
+                await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
             failed += 1

@@ -18,13 +18,19 @@ class JobChanges:
     launches: Launches
     gradients: GradientService
 
-    def change(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
+    async def change(
+        self, job_id: str, decide: Callable[[JobRecord], Change | None]
+    ) -> JobRecord | None:
         """Change a job as the book does, and call off what is in flight if it has ended."""
-        with self.book.writing(job_id):
-            record = self.book.change(job_id, decide)
+        async with self.book.turn(job_id) as turn:
+            if turn.record is not None and (change := decide(turn.record)) is not None:
+                await turn.write(change)
+            record = turn.record
             if record is None or record.job.status not in FINISHED:
                 return record
             lease_hashes = self.launches.call_off(record)
             self.gradients.end(record)
-        self.launches.cancel(job_id, lease_hashes)
+        await self.launches.flights.catch_up(job_id)
+        await self.gradients.catch_up(job_id)
+        await self.launches.cancel(job_id, lease_hashes)
         return record

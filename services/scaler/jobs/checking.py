@@ -5,11 +5,10 @@ once, as `checking`, and looked at here: it then is queued, or has failed with w
 in the store all the while; a later process takes up what an earlier one left.
 """
 
+import asyncio
 import logging
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 
@@ -44,13 +43,10 @@ class CheckDesk:
     on_queued: Callable[[], None]
     """Called after a job became claimable."""
 
-    def __post_init__(self) -> None:
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="check")
-        self._closing = threading.Event()
-        self._lock = threading.Lock()
-        self._under_way: dict[str, Future[None]] = {}
-        """By job: one check at a time, and one more where it was taken up again meanwhile."""
-        self._again: set[str] = set()
+    _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """By job: one check at a time, and one more where it was taken up again meanwhile."""
+    _again: set[str] = field(default_factory=set)
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     def start(self) -> None:
         """Take up what an earlier process left."""
@@ -59,64 +55,65 @@ class CheckDesk:
 
     def take_up(self, job_id: str) -> None:
         """Check a job soon; harmless to repeat."""
-        with self._lock:
-            if job_id in self._under_way:
-                self._again.add(job_id)
-            else:
-                self._under_way[job_id] = self._pool.submit(self._check, job_id)
+        if job_id in self._under_way:
+            self._again.add(job_id)
+        else:
+            self._under_way[job_id] = asyncio.ensure_future(self._check(job_id))
 
-    def close(self) -> bool:
-        """Start no further check; return whether none is under way."""
-        self._closing.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        with self._lock:
-            return not wait(self._under_way.values(), timeout=0).not_done
+    def close(self) -> None:
+        """End all checks; the next process takes the jobs up."""
+        for check in self._under_way.values():
+            check.cancel()
 
-    def _check(self, job_id: str) -> None:
-        self._again.discard(job_id)
-        while not self._closing.is_set():
-            try:
-                self._decide(job_id)
-            except UnreadableError as error:
-                # Reading it again would not help: the next start takes it up.
-                _LOG.error("job not checked", extra={"job": job_id, "why": str(error)})
-                break
-            except StoreError as error:
-                _LOG.warning("job not checked yet", extra={"job": job_id, "why": str(error)})
-                self._closing.wait(_AGAIN_S)
-            except Exception:
-                _LOG.exception("job not checked", extra={"job": job_id})
-                break
-            else:
-                break
-        with self._lock:
-            del self._under_way[job_id]
-            again = job_id in self._again
-        if again and not self._closing.is_set():
+    async def _check(self, job_id: str) -> None:
+        try:
+            await self._check_until_written(job_id)
+        except UnreadableError as error:
+            # Reading it again would not help: the next start takes it up.
+            _LOG.error("job not checked", extra={"job": job_id, "why": str(error)})
+        except Exception:
+            _LOG.exception("job not checked", extra={"job": job_id})
+        del self._under_way[job_id]
+        if job_id in self._again:
+            self._again.discard(job_id)
             self.take_up(job_id)
 
-    def _decide(self, job_id: str) -> None:
-        record = self.book.job(job_id)
+    async def _check_until_written(self, job_id: str) -> None:
+        while True:
+            try:
+                async with self._turns:
+                    await self._decide(job_id)
+                return
+            except UnreadableError:
+                raise
+            except StoreError as error:
+                _LOG.warning("job not checked yet", extra={"job": job_id, "why": str(error)})
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _decide(self, job_id: str) -> None:
+        record = await self.book.find(job_id)
         if record is None or not _waits(record):
             return
         spec = record.job.spec
         try:
-            environment = self.admission.admit(spec, self.pricing)
+            environment = await self.admission.admit(spec, self.pricing)
         except ApiError as error:
             why = "\n".join(f"{e.field}: {e.message}" for e in error.errors) or error.detail
             # What the job cannot be blamed for may go well when it is resumed.
             blamed = error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-            self._write(job_id, partial(self._failed, "refused" if blamed else "error", why))
+            await self._write(job_id, partial(self._failed, "refused" if blamed else "error", why))
         except Exception:
             # A job that nobody looks at any more must not wait for ever.
             _LOG.exception("check broke", extra={"job": job_id})
             why = "the check of the job broke; the scaler's log says where"
-            self._write(job_id, partial(self._failed, "error", why))
+            await self._write(job_id, partial(self._failed, "error", why))
         else:
-            self._write(job_id, partial(self._admitted, environment))
+            await self._write(job_id, partial(self._admitted, environment))
 
-    def _write(self, job_id: str, decide: Callable[[JobRecord], Change]) -> None:
-        record = self.book.change(job_id, lambda record: decide(record) if _waits(record) else None)
+    async def _write(self, job_id: str, decide: Callable[[JobRecord], Change]) -> None:
+        record = await self.book.change(
+            job_id, lambda record: decide(record) if _waits(record) else None
+        )
         if record is None:
             return
         _LOG.info("job checked", extra={"job": job_id, "status": record.job.status})

@@ -43,14 +43,14 @@ class FinishService:
     def __post_init__(self) -> None:
         self._tally = LedgerTally(self.book)
 
-    def finish(self, job_id: str, request: FinishRequest) -> Job:
+    async def finish(self, job_id: str, request: FinishRequest) -> Job:
         """End a job. Harmless to repeat.
 
         Raises:
             ApiError: There is no such job, or the lease is lost.
         """
         # The last episodes reach the learner a moment before their replies reach us.
-        self.launches.wait_landed(job_id, timeout_s=self.finish_wait_s)
+        await self.launches.wait_landed(job_id, timeout_s=self.finish_wait_s)
 
         def decide(record: JobRecord) -> Change | None:
             if record.finished_lease_id == request.lease_id:
@@ -58,7 +58,7 @@ class FinishService:
             held_lease(record, request.lease_id)
             return self._finished(record, request)
 
-        record = found(self.changes.change(job_id, decide), "job", job_id)
+        record = found(await self.changes.change(job_id, decide), "job", job_id)
         _LOG.info(
             "job finished",
             extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},

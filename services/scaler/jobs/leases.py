@@ -4,10 +4,9 @@ A learner claims a job and renews its claim. One that falls silent loses the job
 asks; what it does under the old lease is refused from then on.
 """
 
-import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.book.book import Book
@@ -39,12 +38,12 @@ class LeaseService:
     heartbeat_every_s: float
     now: Callable[[], float]
     spending: Spending
-    change: Callable[[str, Callable[[JobRecord], Change | None]], JobRecord | None]
+    change: Callable[[str, Callable[[JobRecord], Change | None]], Awaitable[JobRecord | None]]
     """Changes a job that may end by it; see `JobChanges`."""
     cache_url: str | None = None
     """Told to the clients of external jobs."""
 
-    def claim(
+    async def claim(
         self, learner_id: str, kind: MachineKind | None = None, job_id: str | None = None
     ) -> Lease | None:
         """Lease the oldest job of a kind, or of any, that nobody trains; or return None.
@@ -54,11 +53,11 @@ class LeaseService:
         A learner that asks for work has none. A lease in its name is that of a process before it,
         or of an answer that never reached it: that job is free at once.
         """
-        for candidate in self._candidates(kind, job_id):
+        for candidate in await self._candidates(kind, job_id):
             if not self._free(candidate, learner_id):
                 continue
             lease_id = f"lease-{secrets.token_hex(8)}"
-            record = self._take(candidate.job.job_id, lease_id, learner_id)
+            record = await self._take(candidate.job.job_id, lease_id, learner_id)
             if record is not None:
                 job = record.job
                 _LOG.info(
@@ -79,18 +78,19 @@ class LeaseService:
                 )
         return None
 
-    def _candidates(self, kind: MachineKind | None, job_id: str | None) -> Iterator[JobRecord]:
-        """Yield the jobs that a request may be answered with, the oldest first."""
+    async def _candidates(self, kind: MachineKind | None, job_id: str | None) -> list[JobRecord]:
+        """Return the jobs that a request may be answered with, the oldest first."""
         if job_id is not None:
-            record = self.book.job(job_id)
-            if record is not None and record.job.learner == "external":
-                yield record
-            return
-        for record in self.book.with_status(_LEASABLE):
-            if record.job.learner != "external" and kind in (None, record.job.learner):
-                yield record
+            record = await self.book.find(job_id)
+            return [record] if record is not None and record.job.learner == "external" else []
+        await self.book.catch_up()
+        return [
+            record
+            for record in self.book.with_status(_LEASABLE)
+            if record.job.learner != "external" and kind in (None, record.job.learner)
+        ]
 
-    def heartbeat(self, lease_id: str) -> LeaseState:
+    async def heartbeat(self, lease_id: str) -> LeaseState:
         """Renew a lease and tell whether the job should end.
 
         Raises:
@@ -107,13 +107,13 @@ class LeaseService:
 
         record = found(self.book.job_of_lease(lease_id), "lease", lease_id)
         job_id = record.job.job_id
-        changed = found(self.book.change(job_id, decide), "lease", lease_id)
+        changed = found(await self.book.change(job_id, decide), "lease", lease_id)
         stop: StopReason | None = "budget" if changed.exhausted else None
         if changed.job.status == "stopping":
             stop = "user"
         return LeaseState(expires_in_s=self.ttl_s, stop=stop)
 
-    def give_up(self, lease_id: str) -> None:
+    async def give_up(self, lease_id: str) -> None:
         """Take a lease back: the job waits for another learner. Harmless to repeat."""
 
         def decide(record: JobRecord) -> Change | None:
@@ -129,7 +129,7 @@ class LeaseService:
 
         record = self.book.job_of_lease(lease_id)
         if record is not None:
-            self.book.change(record.job.job_id, decide)
+            await self.book.change(record.job.job_id, decide)
             _LOG.info(
                 "lease given up", extra={"job": record.job.job_id, "lease": hash_of_lease(lease_id)}
             )
@@ -141,7 +141,7 @@ class LeaseService:
             return None
         return max(0.0, min(lease.expires_at for lease in leases) - self.now())
 
-    def extend_all(self) -> None:
+    async def extend_all(self) -> None:
         """Give every learner a full term: this scaler was away and could not hear them."""
         for held in self.book.with_status(_HELD):
 
@@ -157,7 +157,7 @@ class LeaseService:
                 renewed = record.lease.model_copy(update={"expires_at": now + self.ttl_s})
                 return Change(record=record.model_copy(update={"lease": renewed}))
 
-            self.book.change(held.job.job_id, decide)
+            await self.book.change(held.job.job_id, decide)
 
     def _free(self, record: JobRecord, learner_id: str) -> bool:
         if record.job.status not in _LEASABLE:
@@ -169,11 +169,10 @@ class LeaseService:
         # seems a little longer is of a clock that was corrected, or of another scaler's.
         return not 0 < left_s <= 2 * self.ttl_s
 
-    def _take(self, job_id: str, lease_id: str, learner_id: str) -> JobRecord | None:
+    async def _take(self, job_id: str, lease_id: str, learner_id: str) -> JobRecord | None:
         taken: list[str] = []
 
         def decide(record: JobRecord) -> Change | None:
-            taken.clear()
             if not self._free(record, learner_id):
                 return None
             now = self.now()
@@ -206,42 +205,5 @@ class LeaseService:
             }
             return Change(record=held.model_copy(update=updated))
 
-        record = self.change(job_id, decide)
+        record = await self.change(job_id, decide)
         return record if taken else None
-
-
-class WorkSignal:
-    """Wakes learners that wait for work; may be rung from any thread."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: set[asyncio.Event] = set()
-        self.closed = False
-        """Whether nobody should wait any more."""
-
-    def ring(self) -> None:
-        """Wake everybody who waits."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def close(self) -> None:
-        """Wake everybody, for good: waiting ends at once from now on."""
-        self.closed = True
-        self.ring()
-
-    def listen(self) -> asyncio.Event:
-        """Return an event that is set at the next ring; hand it back with `leave`."""
-        self._loop = asyncio.get_running_loop()
-        event = asyncio.Event()
-        self._waiting.add(event)
-        if self.closed:
-            event.set()
-        return event
-
-    def leave(self, event: asyncio.Event) -> None:
-        """Stop listening."""
-        self._waiting.discard(event)
-
-    def _wake(self) -> None:
-        for event in self._waiting:
-            event.set()

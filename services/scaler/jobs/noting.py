@@ -6,7 +6,7 @@ from services.scaler.refusals import conflict, found
 from shared.contracts.jobs import Job, NoteRequest
 
 
-def rewrite_note(book: Book, job_id: str, request: NoteRequest, *, now: float) -> Job:
+async def rewrite_note(book: Book, job_id: str, request: NoteRequest, *, now: float) -> Job:
     """Replace a job's note.
 
     Raises:
@@ -20,4 +20,4 @@ def rewrite_note(book: Book, job_id: str, request: NoteRequest, *, now: float) -
         job = record.job.model_copy(update={"spec": spec})
         return Change(record=record.model_copy(update={"job": job}))
 
-    return found(book.change(job_id, decide), "job", job_id).job
+    return found(await book.change(job_id, decide), "job", job_id).job

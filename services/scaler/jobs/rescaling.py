@@ -23,37 +23,46 @@ _MAX_SWITCH_BYTES = 200_000
 written every round and may have 400 KB in DynamoDB: the rest is for rounds that are open."""
 
 
-def switch_scaling_policy(book: Book, job_id: str, request: ScalingRequest, *, now: float) -> Job:
+async def switch_scaling_policy(
+    book: Book, job_id: str, request: ScalingRequest, *, now: float
+) -> Job:
     """Decide a job's next rounds by another policy; without effect if it is in force already.
 
     Raises:
         ApiError: There is no such job, it is done or being deleted, the policy does not fit its
             range or environment, or it was changed too often.
     """
-
-    def decide(record: JobRecord) -> Change | None:
-        job = record.job
-        if record.deleting:
-            raise conflict(f"job {job_id} is being deleted")
-        if job.status == "succeeded" and not job.can_go_on:
-            raise conflict(f"job {job_id} has reached its target: it has no next round")
-        _require_choice(request.scaling, job.spec)
-        first = next_round(book, job)
-        switches = switched(job, request.scaling, first_round=first, now=now)
-        if switches == job.switches:
-            return None
-        size = sum(len(part.model_dump_json().encode()) for part in (job.spec, *switches))
-        if size > _MAX_SWITCH_BYTES:
-            raise conflict(
-                f"job {job_id} was changed too often: its specification and all changes of it "
-                f"would take {size} bytes as JSON, {_MAX_SWITCH_BYTES} are allowed"
-            )
-        updated = job.model_copy(update={"switches": switches})
-        return Change(record=record.model_copy(update={"job": updated}))
-
-    record = found(book.change(job_id, decide), "job", job_id)
+    async with book.turn(job_id) as turn:
+        record = found(turn.record, "job", job_id)
+        first = await book.look(next_round, book, record.job)
+        change = _switched(record, request, first_round=first, now=now)
+        if change is not None:
+            record = await turn.write(change)
     _LOG.info("scaling asked for", extra={"job": job_id, "policy": request.scaling.policy})
     return record.job
+
+
+def _switched(
+    record: JobRecord, request: ScalingRequest, *, first_round: int, now: float
+) -> Change | None:
+    job = record.job
+    job_id = job.job_id
+    if record.deleting:
+        raise conflict(f"job {job_id} is being deleted")
+    if job.status == "succeeded" and not job.can_go_on:
+        raise conflict(f"job {job_id} has reached its target: it has no next round")
+    _require_choice(request.scaling, job.spec)
+    switches = switched(job, request.scaling, first_round=first_round, now=now)
+    if switches == job.switches:
+        return None
+    size = sum(len(part.model_dump_json().encode()) for part in (job.spec, *switches))
+    if size > _MAX_SWITCH_BYTES:
+        raise conflict(
+            f"job {job_id} was changed too often: its specification and all changes of it "
+            f"would take {size} bytes as JSON, {_MAX_SWITCH_BYTES} are allowed"
+        )
+    updated = job.model_copy(update={"switches": switches})
+    return Change(record=record.model_copy(update={"job": updated}))
 
 
 def _require_choice(scaling: Policy, spec: JobSpec) -> None:

@@ -31,6 +31,7 @@ from services.scaler.jobs.resuming import (
 )
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
+from services.scaler.off_loop import OffLoop
 from services.scaler.refusals import ApiError, conflict, found
 from shared.artifacts.store import CHECKPOINTS, ArtifactStore
 from shared.cache.client import TrajectoryCache
@@ -51,6 +52,9 @@ class JobService:
     book: Book
     admission: Admission
     cache: TrajectoryCache
+    cache_thread: OffLoop
+    threads: OffLoop
+    """For what else crosses a network."""
     changes: JobChanges
     files: ArtifactStore
     pricing: RoundPricing
@@ -63,33 +67,33 @@ class JobService:
     on_finished: Callable[[], None]
     """Called after a job ended here, or may end for want of its client."""
 
-    def create(self, spec: JobSpec, key: str | None) -> tuple[Job, bool]:
+    async def create(self, spec: JobSpec, key: str | None) -> tuple[Job, bool]:
         """Queue a job, or check it first; return it and whether it is new.
 
         Raises:
             ApiError: The job cannot run, or the key was used for another job.
         """
         digest = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
-        known = self._job_of_key(key, digest)
+        known = await self._job_of_key(key, digest)
         if known is not None:
             return known, False
         # Kept with the job: a preset may say something else by the time the job is resumed.
-        job = self._new_job(spec.resolved())
+        job = await self._new_job(spec.resolved())
         entry = None
         if key is not None:
             entry = IdempotencyEntry(key=key, body_digest=digest, job_id=job.job_id)
-        used = self.book.create(JobRecord(job=job, queued_at=job.created_at), entry)
+        used = await self.book.create(JobRecord(job=job, queued_at=job.created_at), entry)
         if used is not None:  # the same key, at the same time
-            return self._job_of(used, digest), False
+            return await self._job_of(used, digest), False
         _LOG.info("job submitted", extra={"job": job.job_id, "status": job.status})
         self._go_on(job)
         return job, True
 
-    def job(self, job_id: str) -> Job:
+    async def job(self, job_id: str) -> Job:
         """Return a job."""
-        return self._record(job_id).job
+        return (await self._record(job_id)).job
 
-    def stop(self, job_id: str) -> Job:
+    async def stop(self, job_id: str) -> Job:
         """Ask a job to end after the update in hand; one that nobody trains ends at once."""
 
         def decide(record: JobRecord) -> Change | None:
@@ -99,14 +103,14 @@ class JobService:
                 return _job_change(record, status="stopping")
             return None
 
-        job = found(self.changes.change(job_id, decide), "job", job_id).job
+        job = found(await self.changes.change(job_id, decide), "job", job_id).job
         _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
         if job.status in FINISHED or job.learner == "external":
             # Of an external one nobody else looks whether its client is still there.
             self.on_finished()
         return job
 
-    def expire(
+    async def expire(
         self,
         job_id: str,
         why: str | None = None,
@@ -135,9 +139,9 @@ class JobService:
             longest = f"reached its time limit (NITRO_LONGEST_JOB_S) while {record.job.status}"
             return ended(record, self.spending, now, "error", longest if why is None else why)
 
-        self.changes.change(job_id, decide)
+        await self.changes.change(job_id, decide)
 
-    def forsake(self, job_id: str) -> None:
+    async def forsake(self, job_id: str) -> None:
         """End an external job whose client is gone, unless a client holds it."""
 
         def decide(record: JobRecord) -> Change | None:
@@ -147,9 +151,9 @@ class JobService:
             asked = record.job.status == "stopping"
             return ended(record, self.spending, now, "user" if asked else "client_gone")
 
-        self.changes.change(job_id, decide)
+        await self.changes.change(job_id, decide)
 
-    def resume(self, job_id: str, request: ResumeRequest) -> Job:
+    async def resume(self, job_id: str, request: ResumeRequest) -> Job:
         """Queue a job again that can go on, with more budget or rounds if asked for.
 
         One that has not ended goes on anyway: it is only given what is asked for.
@@ -157,35 +161,39 @@ class JobService:
         Raises:
             ApiError: There is no such job, it is in another state, or it could not go on.
         """
-        environment = self._environment_now(job_id)
-
-        def decide(record: JobRecord) -> Change | None:
-            job = record.job
-            if record.deleting:
-                raise conflict(f"job {job_id} is being deleted")
-            spec = raised(job.spec, request)
-            if job.status in ("checking", "queued", "running"):
-                # It goes on by itself, also when its learner has just been killed.
-                require_no_fresh_schedule(job, spec, request)
-                return (
-                    None if spec == job.spec else _job_change(record, spec=spec, schedule=job.decay)
-                )
-            require_resumable(record, spec, self.pricing)
-            if job.environment is not None:
-                require_same_spaces(job.environment, environment or job.environment)
-                for error in self.admission.room_errors(spec, job.environment):
-                    raise conflict(f"job {job_id} does not fit now: {error.message}")
-            kept = bool(self.files.names(job_id, CHECKPOINTS))
-            require_checkpoint(job, kept=kept, from_scratch=request.from_scratch)
-            newest = self._newest_rounds(job_id, spec.open_rounds)
-            return resumed(record, spec, newest, self.now(), request)
-
-        job = self._changed(job_id, decide).job
+        environment = await self._environment_now(job_id)
+        async with self.book.turn(job_id) as turn:
+            record = found(turn.record, "job", job_id)
+            change = await self._resumed(record, request, environment)
+            if change is not None:
+                record = await turn.write(change)
         _LOG.info("job resumed", extra={"job": job_id})
-        self._go_on(job)
-        return job
+        self._go_on(record.job)
+        return record.job
 
-    def delete(self, job_id: str) -> None:
+    async def _resumed(
+        self, record: JobRecord, request: ResumeRequest, environment: EnvironmentSpec | None
+    ) -> Change | None:
+        """Return the change that lets a job go on; None where it does as it is."""
+        job, job_id = record.job, record.job.job_id
+        if record.deleting:
+            raise conflict(f"job {job_id} is being deleted")
+        spec = raised(job.spec, request)
+        if job.status in ("checking", "queued", "running"):
+            # It goes on by itself, also when its learner has just been killed.
+            require_no_fresh_schedule(job, spec, request)
+            return None if spec == job.spec else _job_change(record, spec=spec, schedule=job.decay)
+        require_resumable(record, spec, self.pricing)
+        if job.environment is not None:
+            require_same_spaces(job.environment, environment or job.environment)
+            for error in self.admission.room_errors(spec, job.environment):
+                raise conflict(f"job {job_id} does not fit now: {error.message}")
+        kept = bool(await self.threads.run(self.files.names, job_id, CHECKPOINTS))
+        require_checkpoint(job, kept=kept, from_scratch=request.from_scratch)
+        newest = await self._newest_rounds(job_id, spec.open_rounds)
+        return resumed(record, spec, newest, self.now(), request)
+
+    async def delete(self, job_id: str) -> None:
         """Forget a job that has ended, or is checked, its artifacts and its cache keys.
 
         It is marked before anything of it is removed: a deletion that fails half-way leaves a job
@@ -198,11 +206,12 @@ class JobService:
             marked = record.model_copy(update={"deleting": True})
             return None if record.deleting else Change(record=marked)
 
-        record = self._changed(job_id, claim)
-        entries = self._newest_rounds(job_id, record.job.spec.open_rounds + 1)
+        record = await self._changed(job_id, claim)
+        entries = await self._newest_rounds(job_id, record.job.spec.open_rounds + 1)
         versions = {entry.last.plan.policy_version for entry in entries} or {0}
         try:
-            self.cache.forget_job(
+            await self.cache_thread.run(
+                self.cache.forget_job,
                 job_id,
                 # All: late results are told by what earlier rounds note, which stays an hour.
                 rounds=range(entries[-1].round + 1 if entries else 0),
@@ -210,11 +219,11 @@ class JobService:
             )
         except CacheError as error:  # they expire by themselves
             _LOG.warning("cache keys not removed", extra={"job": job_id, "why": str(error)})
-        self.files.delete_job(job_id)
-        self.book.delete(job_id)
+        await self.threads.run(self.files.delete_job, job_id)
+        await self.book.delete(job_id)
         _LOG.info("job deleted", extra={"job": job_id})
 
-    def _new_job(self, spec: JobSpec) -> Job:
+    async def _new_job(self, spec: JobSpec) -> Job:
         """Return a job to be stored: admitted, unless an actor has to be asked first."""
         admission, pricing = self.admission, self.pricing
         job = Job(
@@ -227,17 +236,17 @@ class JobService:
         if admission.waits_for_an_actor(spec):
             admission.refuse_at_once(spec, pricing)
             return job
-        return admitted(job, admission.admit(spec, pricing), admission.cache_node)
+        return admitted(job, await admission.admit(spec, pricing), admission.cache_node)
 
-    def _environment_now(self, job_id: str) -> EnvironmentSpec | None:
+    async def _environment_now(self, job_id: str) -> EnvironmentSpec | None:
         """Return what an actor says of a job's environment now, if the job may go on in it.
 
         It is asked before the job is changed: nobody else may change it meanwhile.
         """
-        job = self._record(job_id).job
+        job = (await self._record(job_id)).job
         if job.environment is None or not job.can_go_on or job.learner == "external":
             return None
-        return self.admission.described(job.spec)
+        return await self.admission.described(job.spec)
 
     def _go_on(self, job: Job) -> None:
         """Tell whoever takes a job from here."""
@@ -246,31 +255,34 @@ class JobService:
         else:
             self.on_queued()
 
-    def _newest_rounds(self, job_id: str, number: int) -> list[RoundEntry]:
+    async def _newest_rounds(self, job_id: str, number: int) -> list[RoundEntry]:
         """Return the newest rounds, in order."""
-        last = self.book.last_round(job_id)
+        last = await self.book.look(self.book.last_round, job_id)
         if last is None or number == 1:
             return [] if last is None else [last]
-        return self.book.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
+        first = max(0, last.round + 1 - number)
+        return await self.book.look(self.book.rounds, job_id, first=first, limit=number)
 
-    def _job_of_key(self, key: str | None, digest: str) -> Job | None:
-        entry = None if key is None else self.book.idempotency(key)
-        return None if entry is None else self._job_of(entry, digest)
+    async def _job_of_key(self, key: str | None, digest: str) -> Job | None:
+        entry = None if key is None else await self.book.look(self.book.idempotency, key)
+        return None if entry is None else await self._job_of(entry, digest)
 
-    def _job_of(self, entry: IdempotencyEntry, digest: str) -> Job:
+    async def _job_of(self, entry: IdempotencyEntry, digest: str) -> Job:
         if entry.body_digest != digest:
             raise ApiError(
                 HTTPStatus.UNPROCESSABLE_ENTITY,
                 f"Idempotency-Key {entry.key!r} was used for job {entry.job_id} with another "
                 "specification; use a new key",
             )
-        return self._record(entry.job_id).job
+        return (await self._record(entry.job_id)).job
 
-    def _record(self, job_id: str) -> JobRecord:
-        return found(self.book.job(job_id), "job", job_id)
+    async def _record(self, job_id: str) -> JobRecord:
+        return found(await self.book.find(job_id), "job", job_id)
 
-    def _changed(self, job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord:
-        return found(self.book.change(job_id, decide), "job", job_id)
+    async def _changed(
+        self, job_id: str, decide: Callable[[JobRecord], Change | None]
+    ) -> JobRecord:
+        return found(await self.book.change(job_id, decide), "job", job_id)
 
 
 def new_job_id(env_id: str) -> str:

@@ -4,16 +4,20 @@ A flight is what was launched under one key. It has landed when no more is to co
 ended. Then it is booked: what became of it is written into the job's record. An outcome is heard of
 once; one that is dropped would leave its worst case reserved for ever. So a flight is forgotten
 only when it is booked, however often the book refuses it. It is tried again with the job's next
-change, and after pauses while the process lives.
+plan, and after pauses while the process lives.
+
+One asyncio task runs what is launched at a time: invoke all, tell of those that end, book.
 """
 
+import asyncio
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
+from services.scaler.book.bell import Bell
 from services.scaler.book.records import AttemptKey
 from services.scaler.book.table import StoreError
 from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, TaskOutcome
@@ -49,7 +53,7 @@ class Flight(Generic[T, R]):
     latest_failure: str = ""
     """Why the latest try failed."""
     booking: bool = False
-    """Whether somebody is about to book it."""
+    """Whether it is being booked."""
     refused: bool = False
     """Whether the book did not take it when it was last tried."""
 
@@ -70,14 +74,14 @@ class Flight(Generic[T, R]):
 
 
 class Flights(Generic[T, R]):
-    """All flights of one kind. Thread-safe."""
+    """All flights of one kind."""
 
     def __init__(
         self,
         invoker: Invoker[T, R],
         *,
-        on_ended: Callable[[Flight[T, R], TaskOutcome[T, R]], None],
-        book: Callable[[Flight[T, R]], None],
+        on_ended: Callable[[Flight[T, R], TaskOutcome[T, R]], Awaitable[None]],
+        book: Callable[[Flight[T, R]], Awaitable[None]],
     ) -> None:
         """Launch nothing yet.
 
@@ -89,8 +93,11 @@ class Flights(Generic[T, R]):
         self._invoker = invoker
         self._on_ended = on_ended
         self._book = book
-        self.changed = threading.Condition()
+        self._changed = Bell()
+        """Rung when the book has taken or refused a flight."""
         self._flights: dict[AttemptKey, Flight[T, R]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """What flies, and what books again."""
         self._trying = False
 
     def get(self, key: AttemptKey) -> Flight[T, R] | None:
@@ -99,86 +106,91 @@ class Flights(Generic[T, R]):
 
     def of(self, job_id: str) -> list[Flight[T, R]]:
         """Return the flights of a job that are not booked."""
-        with self.changed:
-            return [flight for key, flight in self._flights.items() if key[0] == job_id]
+        return [flight for flight in [*self._flights.values()] if flight.key[0] == job_id]
 
     def expect(self, key: AttemptKey, num_tasks: int, *, closed: bool) -> Flight[T, R]:
         """Count tasks as in flight from the moment they are decided; begin a flight if need be."""
-        with self.changed:
-            flight = self._flights.setdefault(key, Flight(key=key))
-            flight.num_tasks += num_tasks
-            flight.closed = closed
+        flight = self._flights.setdefault(key, Flight(key=key))
+        flight.num_tasks += num_tasks
+        flight.closed = closed
         return flight
 
     def launch(self, flight: Flight[T, R], tasks: Sequence[T], *, until: float) -> None:
         """Run tasks that are expected, as long as they are wanted, and until a time."""
         awaited = Awaited(until=until, wanted=lambda: flight.wanted, on_retry=flight.retried)
-        self._invoker.submit(tasks, lambda outcome: self._end(flight, outcome), awaited)
+        self._begin(self._fly(flight, tasks, awaited))
 
     def close(self, flights: Iterable[Flight[T, R]]) -> None:
-        """Let no more tasks into flights, and book those that have landed."""
+        """Let no more tasks into flights; `catch_up` books those that have landed with it."""
         for flight in flights:
-            with self.changed:
-                flight.closed = True
-            self._land(flight)
+            flight.closed = True
 
-    def land_unlaunched(self, keys: Iterable[AttemptKey]) -> None:
-        """Book what was planned and is not in flight as what it is: a flight of nothing.
+    def close_unlaunched(self, keys: Iterable[AttemptKey]) -> None:
+        """Take what was planned and is not in flight for what it is: a flight of nothing.
 
         Nobody may launch any of it meanwhile, and none of it may be booked already.
         """
         self.close([self.expect(key, 0, closed=True) for key in keys if self.get(key) is None])
 
-    def catch_up(self, job_id: str) -> None:
-        """Book what has landed of a job and was refused."""
+    async def catch_up(self, job_id: str) -> None:
+        """Book what has landed of a job, also what was refused."""
         for flight in self.of(job_id):
-            if flight.refused:
-                self._land(flight)
+            await self._land(flight)
 
     def in_flight(self, *, but: str | None = None, only: str | None = None) -> int:
         """Return tasks under way: of all jobs, of all `but` one, or of `only` one."""
-        with self.changed:
-            return sum(
-                flight.in_flight
-                for (job_id, *_), flight in self._flights.items()
-                if job_id != but and only in (None, job_id)
-            )
+        return sum(
+            flight.in_flight
+            for (job_id, *_), flight in [*self._flights.items()]
+            if job_id != but and only in (None, job_id)
+        )
 
-    def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
+    async def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
         """Wait until nothing of a job is in flight or about to be booked; return whether it is."""
-        with self.changed:
-            return self.changed.wait_for(
-                lambda: all(f.refused for key, f in self._flights.items() if key[0] == job_id),
-                timeout_s,
-            )
-
-    def _end(self, flight: Flight[T, R], outcome: TaskOutcome[T, R]) -> None:
-        try:
-            self._on_ended(flight, outcome)
-        finally:
-            with self.changed:
-                flight.ended.append((outcome, time.perf_counter()))
-                flight.latest_failure = outcome.reason or flight.latest_failure
-            self._land(flight)
-
-    def _land(self, flight: Flight[T, R]) -> None:
-        """Book a flight if it has landed; once more and again where that fails."""
-        if self._booked(flight) or not flight.refused:
-            return
-        with self.changed:
-            if self._trying:
-                return
-            self._trying = True
-        threading.Thread(target=self._try_again, name="bookings", daemon=True).start()
-
-    def _booked(self, flight: Flight[T, R]) -> bool:
-        """Book a flight that has landed and nobody else books; return whether it was taken."""
-        with self.changed:
-            if not flight.landed or flight.booking or flight.key not in self._flights:
+        give_up_at = time.monotonic() + timeout_s
+        while True:
+            rung = self._changed.listen()
+            if all(flight.refused for flight in self.of(job_id)):
+                return True
+            if not await self._changed.heard(rung, give_up_at - time.monotonic()):
                 return False
-            flight.booking = True
+
+    async def finish(self, *, wait_s: float) -> bool:
+        """Wait until all that has ended is booked, or was refused once more; return if so."""
+        give_up_at = time.monotonic() + wait_s
+        while self._tasks and (left_s := give_up_at - time.monotonic()) > 0:
+            await asyncio.wait([*self._tasks], timeout=left_s)
+        return not self._tasks
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _fly(self, flight: Flight[T, R], tasks: Sequence[T], awaited: Awaited) -> None:
+        await self._invoker.run(tasks, partial(self._end, flight), awaited)
+        await self._land(flight)
+
+    async def _end(self, flight: Flight[T, R], outcome: TaskOutcome[T, R]) -> None:
         try:
-            self._book(flight)
+            await self._on_ended(flight, outcome)
+        finally:
+            flight.ended.append((outcome, time.perf_counter()))
+            flight.latest_failure = outcome.reason or flight.latest_failure
+
+    async def _land(self, flight: Flight[T, R]) -> None:
+        """Book a flight if it has landed; once more and again where that fails."""
+        if not flight.landed or flight.booking or flight.key not in self._flights:
+            return
+        await self._try_to_book(flight)
+        if flight.refused and not self._trying:
+            self._trying = True
+            self._begin(self._try_again())
+
+    async def _try_to_book(self, flight: Flight[T, R]) -> None:
+        flight.booking = True
+        try:
+            await self._book(flight)
         except Exception as error:
             # Whatever went wrong: an outcome that is dropped here is lost.
             job_id, round_index, attempt, _ = flight.key
@@ -189,25 +201,21 @@ class Flights(Generic[T, R]):
             )
             flight.refused = True
         else:
-            with self.changed:
-                del self._flights[flight.key]
+            del self._flights[flight.key]
             flight.refused = False
-        with self.changed:
+        finally:
             flight.booking = False
-            self.changed.notify_all()
-        return not flight.refused
+            self._changed.ring()
 
-    def _try_again(self) -> None:
+    async def _try_again(self) -> None:
         """Book what was refused, one try after another, until nothing is."""
         pause_s = _FIRST_PAUSE_S
         while True:
-            closing = not self._invoker.pause(pause_s)
-            with self.changed:
-                refused = [flight for flight in self._flights.values() if flight.refused]
-            for flight in refused:
-                self._booked(flight)
-            with self.changed:
-                if closing or not any(flight.refused for flight in self._flights.values()):
-                    self._trying = False
-                    return
+            open_still = await self._invoker.pause(pause_s)
+            for flight in [*self._flights.values()]:
+                if flight.refused and not flight.booking:
+                    await self._try_to_book(flight)
+            if not open_still or not any(flight.refused for flight in self._flights.values()):
+                self._trying = False
+                return
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

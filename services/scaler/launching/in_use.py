@@ -1,28 +1,24 @@
 """When so many environments were last in use at a time."""
 
 import math
-import threading
 
 
 class InUse:
-    """Remembers of every number when at least as many were last under way. Thread-safe.
+    """Remembers of every number when at least as many were last under way.
 
     A later and larger number makes an earlier one irrelevant, so what is kept has falling numbers
     and rising times, and is never longer than the largest number.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._peaks: list[tuple[int, float]] = []
 
     def note(self, num: int, at: float) -> None:
         """Note that so many are under way."""
-        with self._lock:
-            while self._peaks and self._peaks[-1][0] <= num:
-                self._peaks.pop()
-            self._peaks.append((num, at))
+        while self._peaks and self._peaks[-1][0] <= num:
+            self._peaks.pop()
+        self._peaks.append((num, at))
 
     def last(self, num: int) -> float:
         """Return when at least `num` last were; minus infinity if never."""
-        with self._lock:
-            return max((at for peak, at in self._peaks if peak >= num), default=-math.inf)
+        return max((at for peak, at in self._peaks if peak >= num), default=-math.inf)

@@ -1,4 +1,4 @@
-"""Running tasks on a function: a pool of threads, each waiting for one of them to end.
+"""Running tasks on a function: each waits on the loop for its turn, and then for its end.
 
 Retries are ours, and bounded. A throttled invocation never ran, so it is tried again for some
 seconds, and one of a function that wakes after idle weeks until that is awake. One that found no
@@ -7,16 +7,14 @@ the environment is to blame: a rollout depends on its task and its policy alone.
 that has failed for good, or vanished if its connection broke: that says nothing of the actor.
 """
 
+import asyncio
 import logging
 import math
 import random
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Generic, Literal, TypeVar
 
 from pydantic import ValidationError
@@ -34,6 +32,8 @@ _LONGEST_PAUSE_S = 3.0
 _KEPT_S = 300.0
 """How long Lambda keeps an idle environment, at least in most cases."""
 MAX_EVENT_BYTES = 4096
+_AT_ONCE = 16
+"""Tasks that begin before the loop turns to other work: some 5 ms."""
 _FINAL = frozenset({"throttled", "waking", "refused", "unreachable"})
 """Kinds of executions that are not issued again: the patience they get is used up."""
 
@@ -128,7 +128,7 @@ class RetryRule:
 
 
 class Invoker(Generic[T, R]):
-    """Runs one kind of tasks on one function, on a fixed number of threads."""
+    """Runs one kind of tasks on one function, so many at a time."""
 
     def __init__(
         self,
@@ -136,102 +136,110 @@ class Invoker(Generic[T, R]):
         rule: RetryRule,
         kind: TaskKind[T, R],
         *,
-        pool_size: int,
+        most: int,
         limit: Callable[[], int | None] = lambda: None,
         cold_starts_per_s: float = math.inf,
         seed: int | None = None,
     ) -> None:
-        """Create the pool, of as many threads as invocations are in flight at most.
+        """Run nothing yet.
 
-        `limit` is the account's as last seen: more would only be throttled. Environments of a
-        subnet share one network interface, which loses connections when too many open at once: no
-        more than `cold_starts_per_s` are started.
+        `most` are in flight at a time, and no more than the account's `limit` as last seen: more
+        would only be throttled. Environments of a subnet share one network interface, which loses
+        connections when too many open at once: no more than `cold_starts_per_s` are started.
         """
         self._function = function
         self._rule = rule
         self._kind: TaskKind[T, R] = kind
+        self._most = most
         self._limit = limit
-        self._pool = ThreadPoolExecutor(pool_size, thread_name_prefix="invoke")
         self._random = random.Random(seed)
-        self._closing = threading.Event()
-        lock = threading.Lock()
-        self._idle = threading.Condition(lock)
-        self._room = threading.Condition(lock)
+        self._closing = asyncio.Event()
+        self._room = asyncio.Condition()
+        """Notified when one has ended."""
         self._running = 0
         self._in_use = InUse()
         self._start_every_s = 1 / cold_starts_per_s
         self._next_start_at = -math.inf
 
-    def submit(
+    async def run(
         self,
         tasks: Sequence[T],
-        on_outcome: Callable[[TaskOutcome[T, R]], None],
+        on_outcome: Callable[[TaskOutcome[T, R]], Awaitable[None]],
         awaited: Awaited = _ALWAYS,
     ) -> None:
-        """Run every task, calling back once per task, from any thread, in any order.
+        """Run every task, telling of each as it ends, in any order; return when all have.
 
-        Once closed, nothing happens.
+        What has not started when the invoker is closed is not told of.
         """
-        payloads = [_event(task) for task in tasks]
-        for task, payload in zip(tasks, payloads, strict=True):
-            if self._closing.is_set():
-                return
-            act = partial(self._work, task, payload, on_outcome, awaited)
-            self._pool.submit(self._in_turn, act, self._kind.identity(task))
+        events = [_event(task) for task in tasks]
+        async with asyncio.TaskGroup() as group:
+            for number, (task, event) in enumerate(zip(tasks, events, strict=True), 1):
+                group.create_task(self._run_one(task, event, on_outcome, awaited))
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
-    def ping(self, num: int, hold_s: float, on_end: Callable[[Execution], None]) -> None:
-        """Hold so many environments for a moment, all at a time, calling back for each.
+    async def ping(self, num: int, hold_s: float, on_end: Callable[[Execution], None]) -> None:
+        """Hold so many environments for a moment, all at a time, telling of each.
 
         Nothing is tried again: the next ping comes soon.
         """
         payload = PingTask(hold_s=hold_s).model_dump_json().encode()
-        for _ in range(num):
-            if self._closing.is_set():
-                return
-            self._pool.submit(self._in_turn, lambda _: on_end(self._function.invoke(payload)), {})
+        async with asyncio.TaskGroup() as group:
+            for _ in range(num):
+                group.create_task(self._ping_one(payload, on_end))
 
-    def pause(self, seconds: float) -> bool:
+    async def pause(self, seconds: float) -> bool:
         """Wait; return False, and at once, when the invoker is closed."""
-        return not self._closing.wait(seconds)
+        if seconds > 0 and not self._closing.is_set():
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._closing.wait()
+            except TimeoutError:
+                return True
+        return not self._closing.is_set()
 
-    def close(self, *, wait_s: float) -> bool:
+    async def close(self, *, wait_s: float) -> bool:
         """Drop what has not started, wait for the rest; return whether all of it ended."""
         self._closing.set()
-        with self._room:
+        async with self._room:
             self._room.notify_all()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        with self._idle:
-            return self._idle.wait_for(lambda: self._running == 0, wait_s)
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._room.wait_for(lambda: self._running == 0)
+            except TimeoutError:
+                pass
+            return self._running == 0
 
-    def _work(
+    async def _run_one(
         self,
         task: T,
-        payload: bytes,
-        on_outcome: Callable[[TaskOutcome[T, R]], None],
+        event: bytes,
+        on_outcome: Callable[[TaskOutcome[T, R]], Awaitable[None]],
         awaited: Awaited,
-        starts_in_s: float,
     ) -> None:
-        self.pause(starts_in_s)
-        on_outcome(self._outcome(task, payload, awaited))
-
-    def _in_turn(self, act: Callable[[float], None], identity: dict[str, object]) -> None:
-        starts_in_s = self._begin()
+        starts_in_s = await self._begin()
         if starts_in_s is None:
             return
         try:
-            act(starts_in_s)
+            await self.pause(starts_in_s)
+            await on_outcome(await self._outcome(task, event, awaited))
         except Exception:
-            _LOG.exception("outcome lost", extra=identity)
+            _LOG.exception("outcome lost", extra=self._kind.identity(task))
         finally:
-            with self._idle:
-                self._running -= 1
-                self._room.notify()
-                self._idle.notify_all()
+            await self._end()
 
-    def _begin(self) -> float | None:
+    async def _ping_one(self, payload: bytes, on_end: Callable[[Execution], None]) -> None:
+        if await self._begin() is None:
+            return
+        try:
+            on_end(await self._function.invoke(payload))
+        finally:
+            await self._end()
+
+    async def _begin(self) -> float | None:
         """Wait for room within the limit; return in how many seconds to start, None for never."""
-        with self._room:
-            self._room.wait_for(lambda: self._closing.is_set() or self._has_room())
+        async with self._room:
+            await self._room.wait_for(lambda: self._closing.is_set() or self._has_room())
             if self._closing.is_set():
                 return None
             self._running += 1
@@ -243,6 +251,14 @@ class Invoker(Generic[T, R]):
             self._in_use.note(self._running, now)
             return starts_at - now
 
+    async def _end(self) -> None:
+        self._running -= 1
+        async with self._room:
+            if self._closing.is_set():
+                self._room.notify_all()
+            else:
+                self._room.notify()
+
     def _starts_at(self, now: float) -> float:
         """Return when to start: now, unless an environment has to be started for it first."""
         if now - self._in_use.last(self._running) < _KEPT_S:
@@ -253,12 +269,12 @@ class Invoker(Generic[T, R]):
 
     def _has_room(self) -> bool:
         limit = self._limit()
-        return limit is None or self._running < max(1, limit)
+        return self._running < self._most and (limit is None or self._running < max(1, limit))
 
-    def _outcome(self, task: T, payload: bytes, awaited: Awaited) -> TaskOutcome[T, R]:
+    async def _outcome(self, task: T, event: bytes, awaited: Awaited) -> TaskOutcome[T, R]:
         """Run a task whatever happens: a round whose actors do not all end is never settled."""
         try:
-            return self._run(task, payload, awaited)
+            return await self._run(task, event, awaited)
         except Exception as error:
             _LOG.exception("invocation broke", extra=self._kind.identity(task))
             return TaskOutcome(
@@ -268,12 +284,12 @@ class Invoker(Generic[T, R]):
                 requests=1,
             )
 
-    def _run(self, task: T, payload: bytes, awaited: Awaited) -> TaskOutcome[T, R]:
+    async def _run(self, task: T, event: bytes, awaited: Awaited) -> TaskOutcome[T, R]:
         outcome: TaskOutcome[T, R] = TaskOutcome(task=task)
         if not awaited.after(0.0):
             return replace(outcome, reason="nobody waited for it any more when its turn came")
         for tries_left in reversed(range(EXECUTIONS_PER_TASK)):
-            execution, throttled = self._execute(payload, awaited)
+            execution, throttled = await self._execute(event, awaited)
             report, reason = self._read_report(task, execution)
             outcome = replace(
                 outcome,
@@ -294,7 +310,7 @@ class Invoker(Generic[T, R]):
                 awaited.on_retry("failed", reason)
                 if execution.kind == "broken":
                     # Whoever closed it may be ending, and would close the next one, too.
-                    self.pause(self._random.uniform(0.0, self._rule.first_pause_s))
+                    await self.pause(self._random.uniform(0.0, self._rule.first_pause_s))
         return outcome
 
     def _failure(self, execution: Execution) -> FailureKind:
@@ -306,12 +322,12 @@ class Invoker(Generic[T, R]):
         vanished = execution.kind == "broken" or (given_up and self._closing.is_set())
         return "vanished" if vanished else execution.failure
 
-    def _execute(self, payload: bytes, awaited: Awaited) -> tuple[Execution, int]:
+    async def _execute(self, event: bytes, awaited: Awaited) -> tuple[Execution, int]:
         """Run once, when it can start; return how it ended and how often it was throttled."""
         tries: Counter[ExecutionKind] = Counter()
         throttled_until = math.inf
         while True:
-            execution = self._function.invoke(payload)
+            execution = await self._function.invoke(event)
             tries[execution.kind] += 1
             if execution.kind == "throttled":
                 now = time.monotonic()
@@ -319,10 +335,13 @@ class Invoker(Generic[T, R]):
                 left_s = throttled_until - now
             else:
                 left_s = math.inf
-            if not self._waited_out(execution, tries[execution.kind], left_s, awaited):
+            nth = tries[execution.kind]
+            if not await self._waited_out(execution, nth, left_s, awaited):
                 return execution, tries["throttled"]
 
-    def _waited_out(self, execution: Execution, nth: int, left_s: float, awaited: Awaited) -> bool:
+    async def _waited_out(
+        self, execution: Execution, nth: int, left_s: float, awaited: Awaited
+    ) -> bool:
         """Wait out what kept an execution from starting, the nth time; False if nothing does.
 
         `left_s` is how much longer a throttled one is tried.
@@ -333,14 +352,14 @@ class Invoker(Generic[T, R]):
         if execution.kind == "throttled":
             # Whoever is told to come later starts somewhere after that: the others are told, too.
             pause_s = min(pause_s + execution.retry_after_s, left_s)
-            return left_s > 0 and self.pause(pause_s)
+            return left_s > 0 and await self.pause(pause_s)
         if execution.kind == "waking":
-            return nth <= rule.waking_tries and self.pause(rule.waking_pause_s)
+            return nth <= rule.waking_tries and await self.pause(rule.waking_pause_s)
         if execution.kind != "unreachable" or not awaited.after(pause_s):
             return False
         # Without a connection nothing has started.
         awaited.on_retry("unreachable", execution.reason)
-        return self.pause(pause_s) and awaited.wanted()
+        return await self.pause(pause_s) and awaited.wanted()
 
     def _billed(self, execution: Execution, report: R | None) -> tuple[float, ...]:
         if not execution.requests:

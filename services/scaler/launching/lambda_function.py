@@ -18,17 +18,12 @@ import boto3
 import botocore.session
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    IncompleteReadError,
-)
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
 
+from services.scaler.launching.connections import UnreachableError
 from services.scaler.launching.invoke_request import InvokeRequests
+from services.scaler.off_loop import OffLoop
 from services.scaler.settings import Settings
 from shared.cache.arrivals import FAILURE_KINDS, MAX_REASON_CHARS, FailureKind
 from shared.service.tokens import read_token
@@ -44,8 +39,6 @@ _WAKING = frozenset(
 )
 """Nothing ran: after idle weeks Lambda takes a function's network away, and the first call makes it
 connect the function again, which takes about a minute."""
-_NEVER_STARTED = (EndpointConnectionError, ConnectTimeoutError)
-_BROKEN = (ConnectionClosedError, IncompleteReadError, OSError)
 _NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
 """What the SDK's parser, or a look at what it made, raises on an answer that is not Lambda's."""
 _MAX_REASON = 300
@@ -96,10 +89,14 @@ class LambdaApiError(RuntimeError):
 
 
 class LambdaFunction:
-    """One alias of a function, behind AWS's API or an emulator of it. Thread-safe."""
+    """One alias of a function, behind AWS's API or an emulator of it."""
 
-    def __init__(self, settings: Settings, *, name: str | None = None) -> None:
-        """Take a function by its name; None takes the actor."""
+    def __init__(self, settings: Settings, threads: OffLoop, *, name: str | None = None) -> None:
+        """Take a function by its name; None takes the actor.
+
+        The control plane is called by boto3, on the threads.
+        """
+        self._threads = threads
         self._name = name or settings.lambda_function
         self._qualifier = settings.lambda_qualifier
         self._reserved = settings.lambda_reserved_concurrency
@@ -109,32 +106,32 @@ class LambdaFunction:
         data_path = session.get_config_variable("data_path")
         session.register_component("data_loader", _descriptions(data_path))
         self._client = _client(session, settings)
-        self._requests = InvokeRequests(self._client, session, settings, name=self._name)
+        self._requests = InvokeRequests(self._client, session, settings, threads, name=self._name)
 
-    def invoke(self, payload: bytes) -> Execution:
+    async def invoke(self, payload: bytes) -> Execution:
         """Run the function once and wait for its end."""
         try:
-            request = self._requests.signed(payload)
+            request = await self._requests.signed(payload)
         except (BotoCoreError, ClientError, OSError) as error:
             # Renewing credentials is a call of its own, which can fail in every way a call can.
             return _never_started("failed", error)
         sent_at = time.perf_counter()
-        return replace(self._sent(request), sent_at=sent_at)
+        return replace(await self._sent(request), sent_at=sent_at)
 
-    def _sent(self, request: AWSPreparedRequest) -> Execution:
+    async def _sent(self, request: AWSPreparedRequest) -> Execution:
         try:
-            response = self._requests.send(request)
+            answer = await self._requests.send(request)
         except ClientError as error:
             return _refusal(error)
-        except _NEVER_STARTED as error:
+        except UnreachableError as error:
             return _never_started("unreachable", error)
-        except (BotoCoreError, OSError) as error:
+        except OSError as error:
             # The connection broke or timed out while the function may have been running.
-            kind: ExecutionKind = "broken" if isinstance(error, _BROKEN) else "failed"
+            kind: ExecutionKind = "failed" if isinstance(error, TimeoutError) else "broken"
             return Execution(kind=kind, reason=_short(error))
-        reply, headers = response.content, response.headers
-        billed_s = _billed_s(headers.get("X-Amz-Log-Result"))
-        function_error = headers.get("X-Amz-Function-Error")
+        reply, headers = answer.body, answer.headers
+        billed_s = _billed_s(headers.get("x-amz-log-result"))
+        function_error = headers.get("x-amz-function-error")
         if function_error is None:
             return Execution(kind="done", payload=reply, billed_s=billed_s)
         described = _described(reply)
@@ -150,26 +147,27 @@ class LambdaFunction:
             failure=failure,
         )
 
-    def concurrency_limit(self) -> int:
+    async def concurrency_limit(self) -> int:
         """Return how many executions of the function may be in flight; more would be throttled.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
         if self._reserved is None:
-            return self.unreserved_concurrency()
-        return min(self._reserved, self._account_settings()["AccountLimit"]["ConcurrentExecutions"])
+            return await self.unreserved_concurrency()
+        limit = (await self._account_settings())["AccountLimit"]
+        return min(self._reserved, limit["ConcurrentExecutions"])
 
-    def unreserved_concurrency(self) -> int:
+    async def unreserved_concurrency(self) -> int:
         """Return how many of them no function has reserved.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
-        limit = self._account_settings()["AccountLimit"]
+        limit = (await self._account_settings())["AccountLimit"]
         return limit.get("UnreservedConcurrentExecutions", limit["ConcurrentExecutions"])
 
-    def oldest_invocation_s(self) -> float | None:
+    async def oldest_invocation_s(self) -> float | None:
         """Return the age of the oldest invocation in flight, 0 without any.
 
         Returns:
@@ -180,16 +178,33 @@ class LambdaFunction:
         """
         if not self._emulated:
             return None
-        told = self._account_settings()["ResponseMetadata"]["HTTPHeaders"].get(_OLDEST_HEADER)
+        settings = await self._account_settings()
+        told = settings["ResponseMetadata"]["HTTPHeaders"].get(_OLDEST_HEADER)
         with self._api_errors():
             return None if told is None else float(told)
 
-    def provision(self, num_environments: int) -> None:
+    async def provision(self, num_environments: int) -> None:
         """Keep that many environments warm on the alias; 0 ends it.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
+        await self._threads.run(self._provision, num_environments)
+
+    async def provisioned(self) -> WarmEnvironments:
+        """Return what is kept warm on the alias.
+
+        Raises:
+            LambdaApiError: The API cannot be reached or refuses.
+        """
+        return await self._threads.run(self._provisioned)
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._requests.close()
+        self._client.close()
+
+    def _provision(self, num_environments: int) -> None:
         with self._api_errors():
             if num_environments:
                 self._client.put_provisioned_concurrency_config(
@@ -202,12 +217,7 @@ class LambdaFunction:
                     FunctionName=self._name, Qualifier=self._qualifier
                 )
 
-    def provisioned(self) -> WarmEnvironments:
-        """Return what is kept warm on the alias.
-
-        Raises:
-            LambdaApiError: The API cannot be reached or refuses.
-        """
+    def _provisioned(self) -> WarmEnvironments:
         with self._api_errors():
             try:
                 config = self._client.get_provisioned_concurrency_config(
@@ -223,12 +233,10 @@ class LambdaFunction:
             failed=failed if config.get("Status") == "FAILED" else None,
         )
 
-    def close(self) -> None:
-        """Close idle connections."""
-        self._requests.close()
-        self._client.close()
+    async def _account_settings(self) -> "GetAccountSettingsResponseTypeDef":
+        return await self._threads.run(self._asked_for_settings)
 
-    def _account_settings(self) -> "GetAccountSettingsResponseTypeDef":
+    def _asked_for_settings(self) -> "GetAccountSettingsResponseTypeDef":
         with self._api_errors():
             settings = self._client.get_account_settings()
             settings["AccountLimit"]["ConcurrentExecutions"]  # without it the answer is none

@@ -3,7 +3,6 @@
 Nothing is decided by it, so nothing is lost with it when the process ends.
 """
 
-import threading
 import time
 from collections import OrderedDict
 from statistics import fmean
@@ -18,48 +17,45 @@ KEPT_ACTORS = 50_000
 
 
 class Lanes:
-    """The newest launches and how their actors ended. Thread-safe."""
+    """The newest launches and how their actors ended. Read by any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._launches: OrderedDict[AttemptKey, _Launch] = OrderedDict()
         self._num_actors = 0
 
     def begin(self, order: LaunchOrder, decided_at: float) -> None:
         """Note a launch that was decided at `time.perf_counter`."""
-        with self._lock:
-            self._launches[order.key] = _Launch(order, decided_at)
-            self._num_actors += order.num_invocations
-            while self._num_actors > KEPT_ACTORS and len(self._launches) > 1:
-                _, oldest = self._launches.popitem(last=False)
-                self._num_actors -= oldest.order.num_invocations
+        self._launches[order.key] = _Launch(order, decided_at)
+        self._num_actors += order.num_invocations
+        while self._num_actors > KEPT_ACTORS and len(self._launches) > 1:
+            _, oldest = self._launches.popitem(last=False)
+            self._num_actors -= oldest.order.num_invocations
 
     def end(self, key: AttemptKey, outcome: RolloutOutcome, now: float) -> None:
         """Note how an actor ended, at `time.perf_counter`."""
-        with self._lock:
-            launch = self._launches.get(key)
-            if launch is not None:
-                task = outcome.task
-                launch.ended[task.mode, task.actor_index] = _ended(outcome, now, launch.decided_at)
+        launch = self._launches.get(key)
+        if launch is not None:
+            task = outcome.task
+            launch.ended[task.mode, task.actor_index] = _ended(outcome, now, launch.decided_at)
 
     def of(self, job_id: str, round_index: int | None) -> ActorLanes:
         """Return the actors of a round, by default of the newest, in all its attempts."""
-        with self._lock:
-            found = [each for key, each in self._launches.items() if key[0] == job_id]
-            rounds = [launch.order.plan.round for launch in found]
-            if not rounds:
-                return ActorLanes(job_id=job_id, round=round_index or 0)
-            wanted = max(rounds) if round_index is None else round_index
-            launches = [each for each in found if each.order.plan.round == wanted]
-            actors = [lane for launch in launches for lane in launch.lanes()]
-            return ActorLanes(
-                job_id=job_id,
-                round=wanted,
-                rounds_kept=(min(rounds), max(rounds)),
-                decided_at=launches[0].decided_wall if launches else None,
-                total=len(actors),
-                actors=tuple(actors),
-            )
+        known = [*self._launches.items()]
+        found = [each for key, each in known if key[0] == job_id]
+        rounds = [launch.order.plan.round for launch in found]
+        if not rounds:
+            return ActorLanes(job_id=job_id, round=round_index or 0)
+        wanted = max(rounds) if round_index is None else round_index
+        launches = [each for each in found if each.order.plan.round == wanted]
+        actors = [lane for launch in launches for lane in launch.lanes()]
+        return ActorLanes(
+            job_id=job_id,
+            round=wanted,
+            rounds_kept=(min(rounds), max(rounds)),
+            decided_at=launches[0].decided_wall if launches else None,
+            total=len(actors),
+            actors=tuple(actors),
+        )
 
 
 class _Launch:

@@ -7,7 +7,7 @@ they took is handed on as one `LaunchOutcome`.
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.book.records import AttemptKey, JobRecord, LaunchOutcome
@@ -18,6 +18,7 @@ from services.scaler.launching.lanes import Lanes
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
 from services.scaler.money.ledger import Clock
+from services.scaler.off_loop import OffLoop
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.contracts.leases import hash_of_lease
@@ -27,21 +28,26 @@ from shared.money.costs import lambda_billed_s, projected_duration_s
 
 _LOG = logging.getLogger(__name__)
 RolloutFlight = Flight[RolloutTask, ActorReport]
-OutcomeSink = Callable[[AttemptKey, LaunchOutcome], None]
+OutcomeSink = Callable[[AttemptKey, LaunchOutcome], Awaitable[None]]
+
+
+async def _nowhere(_key: AttemptKey, _outcome: LaunchOutcome) -> None:
+    pass
 
 
 @dataclass(eq=False)
 class Launches:
-    """All rounds in flight. Thread-safe."""
+    """All rounds in flight."""
 
     invoker: ActorInvoker
     cache: TrajectoryCache
+    cache_thread: OffLoop
     metrics: Metrics
     _: KW_ONLY
     clock: Clock
     memory_mb: int
     timeout_s: float
-    on_landed: OutcomeSink = lambda _key, _outcome: None
+    on_landed: OutcomeSink = _nowhere
     """Books what became of a launch; harmless to repeat."""
 
     def __post_init__(self) -> None:
@@ -97,7 +103,7 @@ class Launches:
             The hashes of the leases under which they were launched, for `cancel`.
         """
         job_id = record.job.job_id
-        self.flights.land_unlaunched(
+        self.flights.close_unlaunched(
             (job_id, each.round, each.attempt, each.lease_id)
             for each in record.open_attempts
             if each.outcome is None
@@ -107,24 +113,20 @@ class Launches:
             flight.wanted = False
         return {hash_of_lease(flight.key[3]) for flight in flights}
 
-    def cancel(self, job_id: str, lease_hashes: Collection[str]) -> None:
+    async def cancel(self, job_id: str, lease_hashes: Collection[str]) -> None:
         """Have actors that run end early; those of later leases are wanted."""
         if not lease_hashes:
             return
         try:
-            self.cache.request_cancel(job_id, lease_hashes)
+            await self.cache_thread.run(self.cache.request_cancel, job_id, lease_hashes)
         except CacheError as error:
             _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
 
-    def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
+    async def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
         """Wait until nothing of a job is in flight; return whether that is so."""
-        return self.flights.wait_landed(job_id, timeout_s=timeout_s)
+        return await self.flights.wait_landed(job_id, timeout_s=timeout_s)
 
-    def pause(self, seconds: float) -> bool:
-        """Wait; return False, and at once, when nothing is launched any more."""
-        return self.invoker.pause(seconds)
-
-    def _ended(self, flight: RolloutFlight, outcome: RolloutOutcome) -> None:
+    async def _ended(self, flight: RolloutFlight, outcome: RolloutOutcome) -> None:
         now, metrics = time.perf_counter(), self.metrics
         metrics.in_flight.dec()
         metrics.throttles.inc(outcome.throttled)
@@ -136,9 +138,9 @@ class Launches:
             metrics.actor_seconds.labels(stage="handler").inc(outcome.report.total_s)
         self.lanes.end(flight.key, outcome, now)
         if flight.told:
-            self._announce(outcome)
+            await self._announce(outcome)
 
-    def _announce(self, outcome: RolloutOutcome) -> None:
+    async def _announce(self, outcome: RolloutOutcome) -> None:
         report, task = outcome.report, outcome.task
         if report is not None and report.outcome != "cancelled":
             return
@@ -146,7 +148,8 @@ class Launches:
         identity = {"job": task.job_id, "round": task.round, "actor": task.actor_index}
         _LOG.warning("actor lost", extra={**identity, "mode": task.mode, "why": reason})
         try:
-            self.cache.announce_failure(
+            await self.cache_thread.run(
+                self.cache.announce_failure,
                 task.job_id,
                 task.round,
                 mode=task.mode,
@@ -159,8 +162,8 @@ class Launches:
             # The learner then waits to the round's deadline instead.
             _LOG.warning("lost actor not announced", extra={**identity, "why": str(error)})
 
-    def _book(self, flight: RolloutFlight) -> None:
-        self.on_landed(flight.key, self._summary(flight))
+    async def _book(self, flight: RolloutFlight) -> None:
+        await self.on_landed(flight.key, self._summary(flight))
 
     def _summary(self, flight: RolloutFlight) -> LaunchOutcome:
         ended = [outcome for outcome, _ in flight.ended]

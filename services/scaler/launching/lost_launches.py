@@ -11,11 +11,11 @@ flight is older than this process. An emulator tells that. AWS does not: there i
 function's time-out has passed since this process began.
 """
 
+import asyncio
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 
 from services.scaler.book.book import Book
 from services.scaler.book.reading import UnreadableError, left_aside
@@ -23,6 +23,7 @@ from services.scaler.book.records import AttemptKey, JobRecord, PlannedAttempt
 from services.scaler.book.table import StoreError
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.launches import Launches
+from services.scaler.off_loop import OffLoop
 from shared.cache.arrivals import Mode
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
@@ -38,16 +39,19 @@ _LONGEST_INIT_S = 10.0
 
 @dataclass(kw_only=True, eq=False)
 class LostLaunches:
-    """Watches open rounds until what was launched for them has ended. Thread-safe."""
+    """Watches open rounds until what was launched for them has ended."""
 
     book: Book
     launches: Launches
     cache: TrajectoryCache
-    oldest_invocation_s: Callable[[], float | None]
+    cache_thread: OffLoop
+    oldest_invocation_s: Callable[[], Awaitable[float | None]]
     """Age of the oldest invocation in flight; None where nobody tells."""
     now: Callable[[], float]
     function_timeout_s: float
     monotonic_s: Callable[[], float] = time.monotonic
+    _watched: dict[AttemptKey, PlannedAttempt] = field(default_factory=dict)
+    _watching: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         # What is launched from here on is ours.
@@ -55,38 +59,36 @@ class LostLaunches:
         self._began_at = self.now()
         self._earlier_ended = False
         self._tells = True
-        self._lock = threading.Lock()
-        self._watched: dict[AttemptKey, PlannedAttempt] = {}
-        self._watching = False
 
-    def watch_open_rounds(self) -> None:
+    async def watch_open_rounds(self) -> None:
         """Watch every round that an earlier process has left open."""
         for record in self.book.with_status(("queued", "running", "stopping")):
             try:
-                for planned in self._open_rounds(record):
+                for planned in await self.book.look(self._open_rounds, record):
                     self.watch(planned)
             except UnreadableError as error:
                 left_aside(record.job.job_id, error)
 
     def watch(self, planned: PlannedAttempt) -> None:
         """Announce a plan's actors as lost once they cannot answer any more; harmless to repeat."""
-        with self._lock:
-            self._watched[planned.key] = planned
-            if self._watching:
-                return
-            self._watching = True
-        threading.Thread(target=self._watch, name="lost-launches", daemon=True).start()
+        self._watched[planned.key] = planned
+        if self._watching is None:
+            self._watching = asyncio.ensure_future(self._watch())
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._watching is not None:
+            self._watching.cancel()
 
     def shown(self, job: Job) -> Job:
         """Return a job with what it waits for, if it waits for launches of an earlier process."""
-        with self._lock:
-            if self._earlier_ended:
-                return job
-            earlier = [
-                planned
-                for key, planned in self._watched.items()
-                if key[0] == job.job_id and planned.planned_at < self._began_at
-            ]
+        if self._earlier_ended:
+            return job
+        earlier = [
+            planned
+            for key, planned in [*self._watched.items()]
+            if key[0] == job.job_id and planned.planned_at < self._began_at
+        ]
         if not earlier:
             return job
         until = max(map(self._until, earlier))
@@ -115,16 +117,16 @@ class LostLaunches:
     def _longest_s(self) -> float:
         return self.function_timeout_s + _LONGEST_INIT_S
 
-    def _watch(self) -> None:
+    async def _watch(self) -> None:
         """Look again and again until nothing is watched; while looks fail, ever more rarely."""
         told: set[AttemptKey] = set()
         pause_s = _LOOK_S
-        while True:
+        while self._watched:
             try:
-                self._look(told)
+                await self._look(told)
                 pause_s = _LOOK_S
             except Exception as error:
-                # Whatever went wrong: without this thread learners wait to their deadlines.
+                # Whatever went wrong: without this task learners wait to their deadlines.
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 expected = isinstance(error, LambdaApiError | CacheError | StoreError)
                 _LOG.warning(
@@ -132,26 +134,20 @@ class LostLaunches:
                     extra={"why": str(error), "again_in_s": pause_s},
                     exc_info=None if expected else error,
                 )
-            with self._lock:
-                if not self._watched:
-                    self._watching = False
-                    return
-            if not self.launches.pause(pause_s):
-                return
+            if self._watched:
+                await asyncio.sleep(pause_s)
+        self._watching = None
 
-    def _look(self, told: set[AttemptKey]) -> None:
-        ended = self._earlier_launches_ended()
-        with self._lock:
-            watched = list(self._watched.values())
-        for planned in watched:
+    async def _look(self, told: set[AttemptKey]) -> None:
+        ended = await self._earlier_launches_ended()
+        for planned in [*self._watched.values()]:
             if not ended and planned.key not in told:
                 told.add(planned.key)
                 self._tell(planned)
-            if ended and self._settled(planned):
-                with self._lock:
-                    self._watched.pop(planned.key, None)
+            if ended and await self._settled(planned):
+                self._watched.pop(planned.key, None)
 
-    def _earlier_launches_ended(self) -> bool:
+    async def _earlier_launches_ended(self) -> bool:
         """Whether nothing runs any more that was launched before this process began.
 
         Raises:
@@ -160,23 +156,21 @@ class LostLaunches:
         if self._earlier_ended:
             return True
         age_s = self.monotonic_s() - self._began
-        oldest_s = self.oldest_invocation_s() if self._tells else None
+        oldest_s = await self.oldest_invocation_s() if self._tells else None
         self._tells = oldest_s is not None
-        ended = age_s > self._longest_s if oldest_s is None else oldest_s < age_s
-        with self._lock:
-            self._earlier_ended = ended
-        return ended
+        self._earlier_ended = age_s > self._longest_s if oldest_s is None else oldest_s < age_s
+        return self._earlier_ended
 
-    def _settled(self, planned: PlannedAttempt) -> bool:
+    async def _settled(self, planned: PlannedAttempt) -> bool:
         """Announce a launch that has ended; return whether there is nothing more to do about it."""
         plan = planned.plan
         if self.launches.flying(plan.job_id, plan.round):
             return False
         try:
-            entry = self.book.round(plan.job_id, plan.round)
+            entry = await self.book.look(self.book.round, plan.job_id, plan.round)
             if entry is None or entry.result is not None or entry.last.key != planned.key:
                 return True
-            self._announce(planned)
+            await self.cache_thread.run(self._announce, planned)
         except (CacheError, StoreError) as error:
             _LOG.debug("lost launch not announced yet", extra={"why": str(error)})
             return False

@@ -7,35 +7,22 @@ the cache; what they have cost is not.
 
 import logging
 from dataclasses import replace
-from http import HTTPStatus
 
 from services.scaler.book.book import Book
 from services.scaler.book.records import JobRecord
-from services.scaler.refusals import ApiError
 from services.scaler.rounds.order import RoundsBefore
-from shared.cache.client import TrajectoryCache
-from shared.cache.connection import CacheError
 
 _LOG = logging.getLogger(__name__)
 
 
-def rewound(
-    book: Book, cache: TrajectoryCache, record: JobRecord, before: RoundsBefore
-) -> tuple[JobRecord, RoundsBefore]:
+def rewound(book: Book, record: JobRecord, before: RoundsBefore) -> tuple[JobRecord, RoundsBefore]:
     """Return the job and its rounds as they are without the one asked for and later ones.
 
-    The caller removes those from the book, with the change it makes of the record.
-
-    Raises:
-        ApiError: 503 when the cache cannot be told.
+    The caller removes those from the cache, and from the book with the change of the record.
     """
     job, round_index = record.job, before.round_index
     newest = round_index if before.last is None else before.last.round
     again = book.rounds(job.job_id, first=round_index, limit=newest - round_index + 1)
-    try:
-        cache.forget_rounds(job.job_id, [entry.round for entry in again])
-    except CacheError as error:
-        raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
     _LOG.warning(
         "rounds are made again: the newest checkpoint lies before them",
         extra={"job": job.job_id, "from": round_index, "to": newest},

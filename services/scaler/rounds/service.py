@@ -1,17 +1,19 @@
 """Rounds: the learner's one call per update, answered once and remembered.
 
-The plan and the money reserved for it are written in one change before the answer is given; the
-actors are launched after it. So whoever asks again, after a lost answer or a restart on either
-side, gets the same plan. A stored plan is launched once, by the process that made it: when it is
-neither in flight nor booked, nothing was. So one that was written without an answer is launched
-with the first answer.
+The plan and the money reserved for it are written in one change, then its actors are launched and
+the answer is given. So whoever asks again, after a lost answer or a restart on either side, gets
+the same plan. A stored plan is launched once, by the process that made it: when it is neither in
+flight nor booked, nothing was. So one of which nobody knows whether it was written is launched when
+it is asked for again.
 """
 
+import asyncio
 import logging
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 
 from services.scaler.book.book import Book
 from services.scaler.book.holding import held_lease
@@ -31,7 +33,8 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending, land
 from services.scaler.money.budget import RoundPricing
 from services.scaler.money.ledger import worst_outcome
-from services.scaler.refusals import found, invalid
+from services.scaler.off_loop import OffLoop
+from services.scaler.refusals import ApiError, found, invalid
 from services.scaler.rounds.decision import RoundContext, decide_with_warm
 from services.scaler.rounds.history import seen_by
 from services.scaler.rounds.order import RoundsBefore, check_external, place
@@ -47,21 +50,12 @@ from services.scaler.rounds.record import (
 from services.scaler.rounds.rewinding import rewound
 from services.scaler.scaling.registry import scaling_policy
 from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheError
 from shared.contracts.billing import LedgerLine
 from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A plan and, the first time it is given, what to launch; else what was given before."""
-
-    plan: RoundPlan
-    order: LaunchOrder | None
-    given_before: PlannedAttempt | None = None
-    """The plan as it is stored, where it was launched before, maybe by an earlier process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +76,7 @@ class RoundService:
     book: Book
     launches: Launches
     cache: TrajectoryCache
+    cache_thread: OffLoop
     quota: ConcurrencyQuota
     metrics: Metrics
     warm: Callable[[], int]
@@ -95,39 +90,40 @@ class RoundService:
     longest_job_s: float
     on_rewarmed: Callable[[], None]
     """Called when a job keeps another number of environments warm."""
+    on_given_again: Callable[[PlannedAttempt], None]
+    """Called with a plan that was launched before, maybe by an earlier process."""
     gradients: GradientService
 
     def __post_init__(self) -> None:
         self._epoch = secrets.token_hex(8)
         self.launches.on_landed = self.landed
 
-    def plan(self, job_id: str, round_index: int, request: RoundRequest) -> Answer:
-        """Return the plan of a round; launch its order, if there is one, with `launch`.
+    async def plan(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
+        """Return the plan of a round, and launch what it launches, once.
 
         Raises:
             ApiError: There is no such job, the lease is lost, or the round is out of order.
         """
         start = time.perf_counter()
-        self.launches.flights.catch_up(job_id)
-        decided: list[_Decided] = []
-
-        def decide(record: JobRecord) -> Change | None:
+        await self.launches.flights.catch_up(job_id)
+        async with self.book.turn(job_id) as turn:
+            record = found(turn.record, "job", job_id)
             held_lease(record, request.lease_id)
-            decided.append(self._decided(record, round_index, request))
-            return decided[0].change
-
-        with self.book.writing(job_id):
-            record = found(self.book.change(job_id, decide), "job", job_id)
-            order = self._begun(record, decided[0].planned)
+            decided = await self._decided(record, round_index, request)
+            if decided.change is not None:
+                record = await turn.write(decided.change)
+            order = self._begun(record, decided.planned)
+        if order is not None:
+            self.launches.launch(order)
+            self._refreshing = asyncio.ensure_future(self.quota.refresh())
         over = round_index + 1 - record.job.spec.open_rounds
-        self.gradients.close(job_id, before=over, but=request.lease_id)
-        if decided[0].rewarmed:
+        await self.gradients.close(job_id, before=over, but=request.lease_id)
+        if decided.rewarmed:
             self.on_rewarmed()
-        answer = self._answer(decided[0], order)
-        self._observe(answer, time.perf_counter() - start)
-        return answer
+        self._observe(decided.planned.plan, order, time.perf_counter() - start)
+        return self._answer(decided, order)
 
-    def preview(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
+    async def preview(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
         """Return what `plan` would decide now; nothing is written or launched.
 
         It waits a moment for the last invocations of the round before: what they leave of the
@@ -136,71 +132,80 @@ class RoundService:
         Raises:
             ApiError: As for `plan`, or the round is over.
         """
-        self.launches.wait_landed(job_id, timeout_s=self.preview_wait_s)
-        self.launches.flights.catch_up(job_id)
-        record = found(self.book.job(job_id), "job", job_id)
+        await self.launches.wait_landed(job_id, timeout_s=self.preview_wait_s)
+        await self.launches.flights.catch_up(job_id)
+        record = found(await self.book.find(job_id), "job", job_id)
         held_lease(record, request.lease_id)
         check_external(record, request)
-        before = RoundsBefore.read(self.book, record.job, round_index)
+        before = await self.book.look(RoundsBefore.read, self.book, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
             return where.plan
         if where == "rewind":
             raise invalid(FieldError(field="round", message=f"{round_index} is over"))
         before = replace(before, reopened=where == "reopen")
-        return self._planned(record, request, before)[1].plan
+        return (await self._planned(record, request, before))[1].plan
 
-    def launch(self, order: LaunchOrder) -> None:
-        """Start a plan's actors."""
-        self.launches.launch(order)
-        # Here because the answer is out already: a call to AWS has no place before it.
-        self.quota.refresh()
-
-    def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
+    async def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
         """Book a launch of which every invocation has ended; without effect when it is booked."""
         job_id, round_index, *_ = key
-
-        def decide(record: JobRecord) -> Change:
-            record, lines = self.spending.settle_ready(land(record, key, outcome))
-            entry = self.book.round(job_id, round_index)
+        async with self.book.turn(job_id) as turn:
+            if turn.record is None:
+                _LOG.info("launch of a deleted job ended", extra={"job": job_id})
+                return
+            record, lines = self.spending.settle_ready(land(turn.record, key, outcome))
+            entry = await self.book.look(self.book.round, job_id, round_index)
             rounds = () if entry is None else (with_counts(entry, key, outcome),)
-            return Change(record=record, rounds=rounds, lines=lines)
+            await turn.write(Change(record=record, rounds=rounds, lines=lines))
 
-        if self.book.change(job_id, decide) is None:
-            _LOG.info("launch of a deleted job ended", extra={"job": job_id})
-
-    def adopt_orphans(self) -> None:
+    async def adopt_orphans(self) -> None:
         """Book launches of an earlier process at their worst: nobody will hear of their end."""
         for record in self.book.with_open_bills():
             try:
-                self._adopt(record)
+                await self._adopt(record)
             except UnreadableError as error:
                 left_aside(record.job.job_id, error)
 
-    def _adopt(self, record: JobRecord) -> None:
+    async def _adopt(self, record: JobRecord) -> None:
         for attempt in record.open_attempts:
             if attempt.outcome is None:
                 key = (record.job.job_id, attempt.round, attempt.attempt, attempt.lease_id)
                 timeout_s = self.spending.basis.function_timeout_s
-                self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
+                await self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
 
-    def _decided(self, record: JobRecord, round_index: int, request: RoundRequest) -> _Decided:
+    async def _decided(
+        self, record: JobRecord, round_index: int, request: RoundRequest
+    ) -> _Decided:
         """Return the plan that is stored for a request, or a new one and the change it needs."""
         check_external(record, request)
-        before = RoundsBefore.read(self.book, record.job, round_index)
+        before = await self.book.look(RoundsBefore.read, self.book, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
             return _Decided(planned=where, change=None)
         if where == "rewind":
             job_id, lease_id = record.job.job_id, request.lease_id
             self.launches.supersede(job_id, from_round=round_index, lease_id=lease_id)
-            record, before = rewound(self.book, self.cache, record, before)
+            await self._forget_in_cache(job_id, before)
+            record, before = await self.book.look(rewound, self.book, record, before)
         before = replace(before, reopened=where == "reopen")
-        change, planned = self._planned(record, request, before)
+        change, planned = await self._planned(record, request, before)
         if where == "rewind":
             change = replace(change, forget_rounds_from=round_index)
         rewarmed = change.record.warm != record.warm
         return _Decided(planned=planned, change=change, rewarmed=rewarmed)
+
+    async def _forget_in_cache(self, job_id: str, before: RoundsBefore) -> None:
+        """Have the cache forget the round asked for and later ones.
+
+        Raises:
+            ApiError: 503, it cannot be told.
+        """
+        newest = before.round_index if before.last is None else before.last.round
+        again = range(before.round_index, newest + 1)
+        try:
+            await self.cache_thread.run(self.cache.forget_rounds, job_id, again)
+        except CacheError as error:
+            raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
 
     def _begun(self, record: JobRecord, planned: PlannedAttempt) -> LaunchOrder | None:
         """Return what is to be launched of a stored plan, once: it counts as in flight from here.
@@ -216,7 +221,7 @@ class RoundService:
         self.launches.expect(order)
         return order
 
-    def _planned(
+    async def _planned(
         self, record: JobRecord, request: RoundRequest, before: RoundsBefore
     ) -> tuple[Change, PlannedAttempt]:
         """Close the round before, decide about this one, and set its money aside."""
@@ -230,7 +235,7 @@ class RoundService:
             spending=self.spending,
             allowance_s=self.pricing.learner_allowance_s,
         )
-        context = self._context(record, request, before, now, lines)
+        context = await self._context(record, request, before, now, lines)
         record, decision = decide_with_warm(context, at=self.spending.clock_s(record, now))
         plan = decision.plan
         planned = PlannedAttempt(
@@ -254,17 +259,17 @@ class RoundService:
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
         return Change(record=record, rounds=entries, lines=lines), planned
 
-    def _answer(self, written: _Decided, order: LaunchOrder | None) -> Answer:
+    def _answer(self, decided: _Decided, order: LaunchOrder | None) -> RoundPlan:
         """Return what the learner is told."""
-        planned = written.planned
-        if order is not None or written.change is not None:
+        planned = decided.planned
+        if order is not None or decided.change is not None:
             # Whatever time has passed since it was written: its actors start now.
-            return Answer(plan=planned.plan, order=order)
+            return planned.plan
+        self.on_given_again(planned)
         age_s = max(0.0, self.now() - planned.planned_at)
-        aged = planned.plan.model_copy(update={"age_s": age_s})
-        return Answer(plan=aged, order=None, given_before=planned)
+        return planned.plan.model_copy(update={"age_s": age_s})
 
-    def _context(
+    async def _context(
         self,
         record: JobRecord,
         request: RoundRequest,
@@ -276,12 +281,14 @@ class RoundService:
         counts = self.book.counts()
         num_running = counts.get("running", 0) + counts.get("stopping", 0)
         policy = scaling_policy(record.job.scaling_of(before.round_index))
+        seen = await self.book.look(seen_by, policy, self.book, record, before, request)
+        untold = await self.book.look(self.book.lines, job_id, skip=record.reported_lines)
         return RoundContext(
             record=record,
             request=request,
             now=now,
             policy=policy,
-            seen=seen_by(policy, self.book, record, before, request),
+            seen=seen,
             concurrency=Concurrency(
                 limit=self.quota.known,
                 running_jobs=num_running,
@@ -294,16 +301,16 @@ class RoundService:
             committed_usd=self.spending.committed_usd(record, now),
             quorum_share=self.quorum_share,
             longest_s=self.longest_job_s,
-            settled=(*self.book.lines(job_id, skip=record.reported_lines), *lines),
+            settled=(*untold, *lines),
             again=None if reopened is None else reopened.last.plan,
             ended=before.stop,
             awaits_others=before.num_stops < before.open_rounds - 1,
         )
 
-    def _observe(self, answer: Answer, elapsed_s: float) -> None:
-        plan, metrics = answer.plan, self.metrics
+    def _observe(self, plan: RoundPlan, order: LaunchOrder | None, elapsed_s: float) -> None:
+        metrics = self.metrics
         metrics.decisions.observe(elapsed_s)
-        if answer.order is None and plan.stop is None:
+        if order is None and plan.stop is None:
             return
         metrics.rounds.labels(stop=plan.stop or "none").inc()
         metrics.actors.labels(stage="requested").inc(plan.requested)

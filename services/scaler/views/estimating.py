@@ -12,6 +12,7 @@ from services.scaler.money.budget import (
     final_evaluations,
     most_pricing,
 )
+from services.scaler.off_loop import OffLoop
 from services.scaler.refusals import ApiError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.problem import FieldError
@@ -32,8 +33,9 @@ class Estimates:
     book: Book
     admission: Admission
     pricing: RoundPricing
+    threads: OffLoop
 
-    def of(self, spec: JobSpec) -> JobEstimate:
+    async def of(self, spec: JobSpec) -> JobEstimate:
         """Return the most that a job can cost, and what it probably does.
 
         Raises:
@@ -46,7 +48,7 @@ class Estimates:
             if waits:
                 self.admission.refuse_at_once(spec, self.pricing)
             else:
-                learners = {learner_in(spec, self.admission.admit(spec, self.pricing))}
+                learners = {learner_in(spec, await self.admission.admit(spec, self.pricing))}
         except ApiError as error:
             if not error.errors:
                 raise
@@ -56,7 +58,7 @@ class Estimates:
         worst_round_usd = pricing.worst_case_usd(spec.actors.max + final_evaluations(spec))
         all_rounds_usd = rounds * worst_round_usd + closing_usd(spec, pricing)
         worst_usd = min(all_rounds_usd, spec.stop.budget_usd)
-        like = alike(spec, self._newest_of(spec.env_id))
+        like = alike(spec, await self.threads.run(self._newest_of, spec.env_id))
         expected_usd = _per_round([r.settled_usd for r in like], like, rounds)
         told = f"Of {len(like)} jobs like it among the newest." if like else "No job is like it."
         return JobEstimate(

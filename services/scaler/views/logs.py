@@ -12,7 +12,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from services.scaler.views.recent import Recent
+from services.scaler.off_loop import OffLoop
+from services.scaler.recent import Recent
 from shared.contracts.jobs import Job
 from shared.contracts.views.files import LogLine, LogPage, LogSource
 
@@ -54,11 +55,11 @@ class Logs(Protocol):
     def sources(self) -> tuple[LogSource, ...]:
         """Whose there are."""
 
-    def tail(self, job: Job, source: LogSource) -> Tail:
+    async def tail(self, job: Job, source: LogSource) -> Tail:
         """Return the newest lines that name a job; raises `LogsError`."""
 
 
-def log_page(logs: Logs, job: Job, *, source: LogSource | None, limit: int) -> LogPage:
+async def log_page(logs: Logs, job: Job, *, source: LogSource | None, limit: int) -> LogPage:
     """Return the newest lines that name a job: at most `limit` of all that is asked for.
 
     Raises:
@@ -69,7 +70,7 @@ def log_page(logs: Logs, job: Job, *, source: LogSource | None, limit: int) -> L
     found: list[LogLine] = []
     truncated = False
     for each in wanted:
-        newest = logs.tail(job, each)
+        newest = await logs.tail(job, each)
         truncated = truncated or newest.truncated or len(newest.lines) > share
         texts = [text[:_LONGEST_LINE] for text in newest.lines[-share:]]
         found += [LogLine(source=each, text=text) for text in texts]
@@ -81,7 +82,7 @@ class NoLogs:
 
     sources: tuple[LogSource, ...] = ()
 
-    def tail(self, job: Job, source: LogSource) -> Tail:
+    async def tail(self, job: Job, source: LogSource) -> Tail:
         """Return nothing."""
         return Tail(lines=(), truncated=False)
 
@@ -91,11 +92,15 @@ class FileLogs:
 
     sources: tuple[LogSource, ...] = ("learner", "scaler", "actor")
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, threads: OffLoop) -> None:
         self._folder = folder
+        self._threads = threads
 
-    def tail(self, job: Job, source: LogSource) -> Tail:
+    async def tail(self, job: Job, source: LogSource) -> Tail:
         """Return the lines that name a job, with what belongs to them."""
+        return await self._threads.run(self._read, job, source)
+
+    def _read(self, job: Job, source: LogSource) -> Tail:
         lines: deque[str] = deque(maxlen=_LONGEST_ANSWER)
         truncated = False
         for path in sorted(self._folder.glob(f"{source}*.log")):
@@ -126,6 +131,7 @@ class CloudWatchLogs:
         self,
         groups: Mapping[LogSource, str],
         client: Any,
+        threads: OffLoop,
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -134,23 +140,26 @@ class CloudWatchLogs:
         self._client = client
         self._now = now
         self._recent: Recent[tuple[str, LogSource, float, float | None], Tail] = Recent(
-            get=self._read, fails_with=LogsError, ttl_s=_KEPT_S
+            get=lambda wanted: threads.run(self._read, wanted),
+            fails_with=LogsError,
+            ttl_s=_KEPT_S,
         )
 
     @classmethod
-    def connect(cls, groups: Mapping[LogSource, str], *, region: str) -> Self:
+    def connect(cls, groups: Mapping[LogSource, str], threads: OffLoop, *, region: str) -> Self:
         """Return the logs in a region's groups; nothing is sent yet."""
         config = Config(connect_timeout=5.0, read_timeout=10.0, retries={"total_max_attempts": 3})
-        return cls(groups, boto3.client("logs", region_name=region, config=config))
+        client = boto3.client("logs", region_name=region, config=config)
+        return cls(groups, client, threads)
 
     @property
     def sources(self) -> tuple[LogSource, ...]:
         """Whose groups are known."""
         return tuple(self._groups)
 
-    def tail(self, job: Job, source: LogSource) -> Tail:
+    async def tail(self, job: Job, source: LogSource) -> Tail:
         """Return the lines that name a job."""
-        return self._recent.of((job.job_id, source, job.created_at, job.finished_at))
+        return await self._recent.of((job.job_id, source, job.created_at, job.finished_at))
 
     def _read(self, wanted: tuple[str, LogSource, float, float | None]) -> Tail:
         job_id, source, begin, finished_at = wanted

@@ -3,8 +3,6 @@
 Whoever opens a long job asks for all of its rounds. They are read and laid out for the first one.
 """
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from services.scaler.book.book import Book
@@ -21,21 +19,17 @@ _Key = tuple[str, int, float | None, int, int]
 
 @dataclass(kw_only=True, eq=False)
 class CurveStretches:
-    """Answers with a stretch of a job's rounds. Thread-safe."""
+    """Answers with a stretch of a job's rounds, on any thread."""
 
     book: Book
     so_far: SoFar
-    _kept: OrderedDict[_Key, Curves] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _kept: dict[_Key, Curves] = field(default_factory=dict)
 
     def of(self, record: JobRecord, *, after: int, limit: int) -> Curves:
         """Return the rounds after one, so many at most."""
         job = record.job
         key = (job.job_id, record.rewinds, job.finished_at, after, limit)
-        with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None:
-                self._kept.move_to_end(key)
+        kept = self._kept.get(key)
         if kept is not None:
             num_rounds = max(kept.num_rounds, job.progress.rounds)
             return kept.model_copy(update={"num_rounds": num_rounds})
@@ -44,8 +38,6 @@ class CurveStretches:
         rounds = made.columns["round"]
         closed = bool(rounds) and made.next_after == rounds[-1]
         if closed and (job.status in FINISHED or (made.more and made.ending is None)):
-            with self._lock:
-                self._kept[key] = made
-                while len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
+            newest = [*self._kept.items()][1 - _KEPT :]
+            self._kept = {**dict(newest), key: made}  # as a whole, for those who look
         return made

@@ -9,9 +9,10 @@ from services.scaler.book.book import Book
 from services.scaler.capacity.reconciler import CapacityReconciler
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.off_loop import OffLoop
+from services.scaler.recent import Recent
 from services.scaler.settings import Settings
 from services.scaler.views.processes import MachineProcesses
-from services.scaler.views.recent import Recent
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.contracts.jobs import JobStatus
@@ -43,6 +44,8 @@ class SystemLook:
     settings: Settings
     book: Book
     cache: TrajectoryCache
+    cache_thread: OffLoop
+    threads: OffLoop
     quota: ConcurrencyQuota
     launches: Launches
     capacity: CapacityReconciler
@@ -61,7 +64,7 @@ class SystemLook:
         )
         object.__setattr__(self, "_cache", cache)
 
-    def view(self, role: Role) -> SystemView:
+    async def view(self, role: Role) -> SystemView:
         """Return what there is to see, for whoever looks."""
         settings, counts = self.settings, self.book.counts()
         statuses: tuple[JobStatus, ...] = get_args(JobStatus)
@@ -82,7 +85,7 @@ class SystemLook:
                 most=settings.provisioned_concurrency,
                 pinged=settings.keep_alive,
             ),
-            cache=self._cache.of(None),
+            cache=await self._cache.of(None),
             function=FunctionView(
                 name=settings.lambda_function,
                 memory_mb=settings.lambda_memory_mb,
@@ -93,14 +96,14 @@ class SystemLook:
             price_table=settings.cost_basis().prices.name,
             clock=settings.ledger_clock,
             artifacts=settings.artifact_location,
-            processes=self.processes.look() if self.processes else (),
+            processes=await self.threads.run(self.processes.look) if self.processes else (),
         )
 
-    def _look_at_cache(self) -> CacheView | None:
+    async def _look_at_cache(self) -> CacheView | None:
         if not self.live:
             return None
         try:
-            used_bytes, kind = self.cache.memory()
+            used_bytes, kind = await self.cache_thread.run(self.cache.memory)
         except CacheError:
             return None
         return CacheView(

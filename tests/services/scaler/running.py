@@ -1,14 +1,17 @@
 """A running scaler as tests drive it, and the messages a learner would send it."""
 
+import asyncio
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.scaler.api.connection import BoundedConnection
 from services.scaler.app import create_app
@@ -34,6 +37,7 @@ from tests.patience import ANSWER_S
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, serve
 
 TOKEN = "a-token-for-tests"  # noqa: S105
+T = TypeVar("T")
 
 
 @dataclass
@@ -44,6 +48,11 @@ class Scaler:
     parts: Components
     lambdas: LambdaEndpoint
     runs_dir: Path
+    on_loop: "OnLoop"
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine returns on the scaler's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.on_loop.loop).result(ANSWER_S)
 
     def submit(self, **spec: object) -> Job:
         """Submit a job and wait until it is queued."""
@@ -139,11 +148,27 @@ class Scaler:
 
     def landed(self, job_id: str) -> None:
         """Wait until nothing of a job is in flight."""
-        assert self.parts.launches.wait_landed(job_id, timeout_s=10)
+        assert self.call(self.parts.launches.wait_landed(job_id, timeout_s=10))
+
+    def reconcile(self) -> None:
+        """Have the scaler look at what is on."""
+        self.on_loop.loop.call_soon_threadsafe(self.parts.capacity.reconcile)
 
     def _post(self, path: str, body: Message) -> httpx.Response:
         headers = {"Content-Type": "application/json"}
         return self.http.post(path, content=body.model_dump_json(), headers=headers)
+
+
+class OnLoop:
+    """An application that remembers the loop it runs on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.loop: asyncio.AbstractEventLoop
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self._app(scope, receive, send)
 
 
 StartScaler = Callable[..., AbstractContextManager[Scaler]]
@@ -175,13 +200,20 @@ def run_scaler(
         }
     )
     app = create_app(settings, now=now)
+    on_loop = OnLoop(app)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with (
-        serve(app, http=BoundedConnection) as url,
+        serve(on_loop, http=BoundedConnection) as url,
         # No certificates for plain HTTP: reading them takes as long as building the app.
         httpx.Client(base_url=url, headers=headers, timeout=30, verify=False) as http,
     ):
-        yield Scaler(http=http, parts=app.state.parts, lambdas=lambdas, runs_dir=folder / "runs")
+        yield Scaler(
+            http=http,
+            parts=app.state.parts,
+            lambdas=lambdas,
+            runs_dir=folder / "runs",
+            on_loop=on_loop,
+        )
 
 
 def wrong_fields(response: httpx.Response) -> list[str]:

@@ -1,7 +1,10 @@
 """The scaler's services for simulations: real, but for network, threads and time."""
 
-from collections.abc import Callable
+import asyncio
+import atexit
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from services.scaler.book.book import Book
 from services.scaler.gradients.service import GradientService
@@ -18,6 +21,7 @@ from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
+from services.scaler.off_loop import OffLoop
 from services.scaler.rounds.service import RoundService
 from shared.artifacts.local import LocalArtifacts
 from shared.cache.client import TrajectoryCache
@@ -28,6 +32,45 @@ from tests.services.scaler.lambda_endpoint import HOPPER
 TIMEOUT_S = 60.0
 SLACK_S = 10.0
 ALLOWANCE_S = 60.0
+P = ParamSpec("P")
+T = TypeVar("T")
+_LOOP = asyncio.new_event_loop()
+atexit.register(_LOOP.close)
+_TURNS = 12
+"""Of the loop, after which nothing happens any more that waits for no time."""
+
+
+def do(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns once all that it began has happened, too."""
+
+    async def settled() -> T:
+        done = await work
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        return done
+
+    return _LOOP.run_until_complete(settled())
+
+
+def settle() -> None:
+    """Let what is about to happen happen."""
+    do(asyncio.sleep(0))
+
+
+def forget_tasks() -> None:
+    """End everything that still waits for something, as with a process."""
+    for task in asyncio.all_tasks(_LOOP):
+        task.cancel()
+    settle()
+
+
+class Inline(OffLoop):
+    """Calls that are made at once."""
+
+    def __init__(self) -> None: ...
+
+    async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return call(*args, **kwargs)
 
 
 class SilentCache(TrajectoryCache):
@@ -61,7 +104,7 @@ class HopperFunction(LambdaFunction):
 
     def __init__(self) -> None: ...
 
-    def invoke(self, payload: bytes) -> Execution:
+    async def invoke(self, payload: bytes) -> Execution:
         return Execution(kind="done", payload=HOPPER.model_dump_json().encode())
 
 
@@ -87,9 +130,14 @@ class Services:
         warm: Callable[[], int] = lambda: 0,
         functions: Invoker[GradientTask, GradientReport] | None = None,
     ) -> None:
-        """Start them on the store."""
-        cache, metrics = SilentCache(), Metrics()
-        quota = ConcurrencyQuota(lambda: 1000, ttl_s=1e9)
+        """Start them on the store; what was under way before is forgotten."""
+        forget_tasks()
+        cache, metrics, inline = SilentCache(), Metrics(), Inline()
+
+        async def limit() -> int:
+            return 1000
+
+        quota = ConcurrencyQuota(limit, ttl_s=1e9)
         pricing = RoundPricing(
             basis=spending.basis, deadline_slack_s=SLACK_S, learner_allowance_s=ALLOWANCE_S
         )
@@ -100,6 +148,7 @@ class Services:
         self.launches = Launches(
             invoker,
             cache,
+            inline,
             metrics,
             clock=spending.clock,
             memory_mb=spending.basis.memory_mb,
@@ -109,6 +158,7 @@ class Services:
             book=self.book,
             invoker=NoGradients() if functions is None else functions,
             cache=NoGradientCache(),
+            cache_thread=inline,
             now=clock,
             spending=spending,
             slack_s=SLACK_S,
@@ -127,6 +177,7 @@ class Services:
             book=self.book,
             launches=self.launches,
             cache=cache,
+            cache_thread=inline,
             quota=quota,
             metrics=metrics,
             warm=warm,
@@ -138,12 +189,15 @@ class Services:
             preview_wait_s=0.0,
             longest_job_s=1e9,
             on_rewarmed=lambda: None,
+            on_given_again=lambda _: None,
         )
         catalogue = EnvironmentCatalogue(HopperFunction(), ttl_s=300.0)
         self.jobs = JobService(
             book=self.book,
-            admission=Admission(catalogue, quota, lambda: [], cache_memory_mb=1000),
+            admission=Admission(catalogue, quota, lambda: [], inline, cache_memory_mb=1000),
             cache=cache,
+            cache_thread=inline,
+            threads=inline,
             changes=changes,
             files=CheckpointsKept(Path()),
             pricing=pricing,

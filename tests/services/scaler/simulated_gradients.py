@@ -1,7 +1,7 @@
 """Whole jobs whose gradients functions compute, on the simulated clock; the scaler may restart."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 from services.scaler.gradients.calls import GradientOutcome
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
@@ -14,7 +14,8 @@ from shared.contracts.gradients import (
 )
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundPlan, RoundResult
-from tests.services.scaler.simulated_job import SimulatedScaler
+from tests.services.scaler.services_without_network import do, settle
+from tests.services.scaler.simulated_job import SimulatedScaler, Told
 
 _PASSES = 2
 _SLICES = 3
@@ -28,15 +29,16 @@ class ChanceGradients(Invoker[GradientTask, GradientReport]):
         self._scaler = scaler
         self.unheard: list[Callable[[], None]] = []
 
-    def submit(
+    async def run(
         self,
         tasks: Sequence[GradientTask],
-        on_outcome: Callable[[GradientOutcome], None],
+        on_outcome: Callable[[GradientOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:
         """Let every task end with an outcome of chance, once `hear` is called."""
-        for task in tasks:
-            self.unheard.append(partial(on_outcome, self._ended(task)))
+        ends = [Told(on_outcome, self._ended(task)) for task in tasks]
+        self.unheard += [end.tell for end in ends]
+        await asyncio.gather(*(end.heard() for end in ends))
 
     def hear(self, number: int | None = None) -> None:
         """Tell of the oldest so many calls that ended, or of all."""
@@ -44,12 +46,13 @@ class ChanceGradients(Invoker[GradientTask, GradientReport]):
         del self.unheard[: len(heard)]
         for tell in heard:
             tell()
+        settle()
 
-    def pause(self, seconds: float) -> bool:
+    async def pause(self, seconds: float) -> bool:
         """Wait for nothing: the process is about to end."""
         return False
 
-    def close(self, *, wait_s: float) -> bool:
+    async def close(self, *, wait_s: float) -> bool:
         """Leave nothing open."""
         return True
 
@@ -105,8 +108,8 @@ class GradientScaler(SimulatedScaler):
         self.functions = ChanceGradients(self)
         self.invoker.unheard.clear()
         self._wire(self.functions)
-        self.rounds.adopt_orphans()
-        self.gradients.adopt_orphans()
+        do(self.rounds.adopt_orphans())
+        do(self.gradients.adopt_orphans())
 
     def _ask(
         self, index: int, lease_id: str, results: Sequence[RoundResult], attempt: int = 0
@@ -138,10 +141,9 @@ class GradientScaler(SimulatedScaler):
             calls=tuple(GradientCall(call=call, base=0) for call in calls),
         )
         try:
-            answer = self.gradients.ask("job", index, request)
+            do(self.gradients.ask("job", index, request))
         except ApiError:
             return  # another learner's, or a round that is over
-        self.gradients.launch(answer.order)
         self.check_claims()
 
     def hear_all(self) -> None:

@@ -1,14 +1,15 @@
 """Whole jobs on a simulated clock: real desks, store and account, made-up durations."""
 
+import asyncio
 import math
 import random
 import shutil
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Generic, TypeVar
 
 from services.scaler.book.book import Book
 from services.scaler.book.records import JobRecord
@@ -29,6 +30,7 @@ from shared.contracts.gradients import GradientReport, GradientTask
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest, StopReason
 from shared.contracts.leases import FinishRequest
+from shared.contracts.message import Message
 from shared.contracts.rollouts import ActorReport, RolloutTask
 from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult, RoundTiming
 from shared.contracts.scaling_spec import FixedScaling
@@ -41,7 +43,34 @@ from tests.services.scaler.services_without_network import (
     SLACK_S,
     TIMEOUT_S,
     Services,
+    do,
+    settle,
 )
+
+T = TypeVar("T", bound=Message)
+R = TypeVar("R", bound=ActorReport | GradientReport)
+
+
+class Told(Generic[T, R]):
+    """An outcome that is heard of once it is told."""
+
+    def __init__(
+        self,
+        on_outcome: Callable[[TaskOutcome[T, R]], Awaitable[None]],
+        outcome: TaskOutcome[T, R] | None = None,
+    ) -> None:
+        self._on_outcome = on_outcome
+        self._outcome = outcome
+        self._end: asyncio.Future[TaskOutcome[T, R]] = asyncio.get_running_loop().create_future()
+
+    def tell(self, outcome: TaskOutcome[T, R] | None = None) -> None:
+        told = outcome or self._outcome
+        assert told is not None
+        if not self._end.done():  # its process may have ended
+            self._end.set_result(told)
+
+    async def heard(self) -> None:
+        await self._on_outcome(await self._end)
 
 
 @dataclass
@@ -55,13 +84,16 @@ class ChanceInvoker(ActorInvoker):
     unheard: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     """With the moment each actor ended."""
     longest_s: float = 0.0
+    launches: int = 0
 
-    def submit(
+    async def run(
         self,
         tasks: Sequence[RolloutTask],
-        on_outcome: Callable[[RolloutOutcome], None],
+        on_outcome: Callable[[RolloutOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:
+        self.launches += 1
+        told = []
         extreme = self.cruel or self.chance.random() < 0.2
         for task in tasks:
             executions = 2 if extreme else self.chance.choice((1, 1, 1, 2))
@@ -75,7 +107,10 @@ class ChanceInvoker(ActorInvoker):
                 requests=executions,
                 throttled=0,
             )
-            self.unheard.append((self.now() + sum(times), partial(on_outcome, outcome)))
+            end = Told(on_outcome, outcome)
+            self.unheard.append((self.now() + sum(times), end.tell))
+            told.append(end.heard())
+        await asyncio.gather(*told)
 
     def _duration_s(self) -> float:
         return min(TIMEOUT_S, self.chance.expovariate(1 / self.chance.choice((1.0, 20.0))))
@@ -86,11 +121,12 @@ class ChanceInvoker(ActorInvoker):
         self.unheard = [(at, tell) for at, tell in self.unheard if at > until]
         for tell in heard:
             tell()
+        settle()
 
-    def pause(self, seconds: float) -> bool:
+    async def pause(self, seconds: float) -> bool:
         return False
 
-    def close(self, *, wait_s: float) -> bool:
+    async def close(self, *, wait_s: float) -> bool:
         return True
 
 
@@ -196,7 +232,7 @@ class SimulatedScaler(Services):
         record = self.record()
         told_at = max(self.now, self.spending.exhausted_at(record, self.now))
         self.now = told_at
-        assert self.leases.heartbeat(lease_id).stop == "budget"
+        assert do(self.leases.heartbeat(lease_id)).stop == "budget"
         while self.record().job.status == "running":
             rule = CapacityRule(
                 provisioned=0,
@@ -206,9 +242,9 @@ class SimulatedScaler(Services):
                 spent_at=self.spending.spent_at,
             )
             (ends_at,) = limits_at([self.record()], rule, self.now).values()
-            self.leases.heartbeat(lease_id)
+            do(self.leases.heartbeat(lease_id))
             self.now = max(self.now, ends_at)
-            self.jobs.expire("job")
+            do(self.jobs.expire("job"))
         self.held_s += self.now
         self.invoker.hear()
 
@@ -288,7 +324,7 @@ class SimulatedScaler(Services):
 
     def _begin(self, spec: JobSpec) -> str:
         job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=self.now)
-        self.book.create(JobRecord(job=job, queued_at=self.now))
+        do(self.book.create(JobRecord(job=job, queued_at=self.now)))
         return self._lease()
 
     def _stopped(self, plan: RoundPlan) -> Stopped:
@@ -305,10 +341,10 @@ class SimulatedScaler(Services):
         num_actors = self.chance.choice((spec.actors.min, spec.actors.max))
         pinned = FixedScaling(policy="fixed", num_actors=num_actors)
         request = ScalingRequest(scaling=pinned)
-        switch_scaling_policy(self.book, "job", request, now=self.now)
+        do(switch_scaling_policy(self.book, "job", request, now=self.now))
 
     def _lease(self) -> str:
-        lease = self.leases.claim("learner")
+        lease = do(self.leases.claim("learner"))
         assert lease is not None
         self.held_s -= self.now
         return lease.lease_id
@@ -317,7 +353,7 @@ class SimulatedScaler(Services):
         """A learner gives up, and others take the job some time later, of which one goes on."""
         while True:
             self.now += self.chance.uniform(0, 1)
-            self.leases.give_up(lease_id)
+            do(self.leases.give_up(lease_id))
             self.held_s += self.now
             self.now += 500.0
             lease_id = self._lease()
@@ -341,15 +377,19 @@ class SimulatedScaler(Services):
             previous=results[-1] if results else None,
             curvature=curvature(self.chance.uniform(0.1, 3.0), -1.0),
         )
-        answer = self.rounds.plan("job", index, request)
-        self.check_claims()
-        if answer.order is not None:
-            self.invoker.longest_s = 0.0
-            self.rounds.launch(answer.order)
-            waited_s = min(answer.plan.deadline_s, self.invoker.longest_s)
+        plan, launched = self.planned(index, request)
+        if launched:
+            waited_s = min(plan.deadline_s, self.invoker.longest_s)
             late = self.cruel or self.chance.random() < 0.1
-            self.now += answer.plan.deadline_s if late else waited_s
-        return answer.plan
+            self.now += plan.deadline_s if late else waited_s
+        return plan
+
+    def planned(self, index: int, request: RoundRequest) -> tuple[RoundPlan, bool]:
+        """Ask for a round; return its plan and whether it was launched."""
+        before, self.invoker.longest_s = self.invoker.launches, 0.0
+        plan = do(self.rounds.plan("job", index, request))
+        self.check_claims()
+        return plan, self.invoker.launches > before
 
     def _result(self, index: int) -> RoundResult:
         slow = self.cruel or self.chance.random() < 0.2
@@ -364,7 +404,7 @@ class SimulatedScaler(Services):
             self.invoker.hear()
         self.now += self.chance.uniform(0, ALLOWANCE_S)
         request = FinishRequest(lease_id=lease_id, status="succeeded", stop_reason=stop)
-        self.finishing.finish("job", request)
+        do(self.finishing.finish("job", request))
         self.held_s += self.now
         self.hear_all()
 

@@ -66,16 +66,12 @@ class OverlappingScaler(SimulatedScaler):
             previous=previous,
             curvature=None if previous is None else curvature(self.chance.uniform(0.1, 3.0), -1.0),
         )
-        answer = self.rounds.plan("job", index, request)
-        self.check_claims()
+        plan, launched = self.planned(index, request)
         waited_s = 0.0
-        if answer.order is not None:
-            self.invoker.longest_s = 0.0
-            self.rounds.launch(answer.order)
+        if launched:
             late = self.cruel or self.chance.random() < 0.1
-            waited_s = self.invoker.longest_s
-            waited_s = answer.plan.deadline_s if late else min(answer.plan.deadline_s, waited_s)
-        return OpenRound(plan=answer.plan, over_at=self.now + waited_s)
+            waited_s = plan.deadline_s if late else min(plan.deadline_s, self.invoker.longest_s)
+        return OpenRound(plan=plan, over_at=self.now + waited_s)
 
     def _taken_over(self, lease_id: str, rounds: deque[OpenRound]) -> tuple[str, deque[OpenRound]]:
         """A learner that took over asks for all open rounds again: it gets the same plans."""

@@ -1,5 +1,6 @@
 """The process: how it refuses to start, and how it ends."""
 
+import asyncio
 import os
 import resource
 import signal
@@ -124,19 +125,19 @@ def test_it_ends_when_another_scaler_writes_to_its_table_and_the_next_start_goes
     tmp_path: Path, lambdas: LambdaEndpoint
 ) -> None:
     other = Book(SqliteTable(tmp_path / "nitro.sqlite3"), now=lambda: 0.0)
-    other.create(record("a"))
+    asyncio.run(other.create(record("a")))
     process = start(tmp_path, NITRO_LAMBDA_ENDPOINT_URL=lambdas.url)
     assert process.stderr is not None
     with process.stderr as log:
         url = next(line for line in log if "scaler listens" in line).split("url='")[1].split("'")[0]
         headers = {"Authorization": f"Bearer {TOKEN}"}
         with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
-            write(other, "a", status="stopping")
+            asyncio.run(write(other, "a", status="stopping"))
             refused = http.post("/v1/jobs/a/stop")
             assert refused.status_code == 503
             assert process.wait(30) == 3
         assert "another scaler writes here" in log.read()
-    write(other, "a", status="queued")
+    asyncio.run(write(other, "a", status="queued"))
     other.close()
     again = Book(SqliteTable(tmp_path / "nitro.sqlite3"), now=lambda: 0.0)
     assert [each.version for each in again.with_status({"queued"})] == [2]

@@ -25,7 +25,7 @@ def record(job_id: str = "job") -> JobRecord:
     return JobRecord(job=job)
 
 
-def write(
+async def write(
     book: Book,
     job_id: str = "job",
     *,
@@ -51,7 +51,7 @@ def write(
             forget_rounds_from=forget_rounds_from,
         )
 
-    written = book.change(job_id, decide)
+    written = await book.change(job_id, decide)
     assert written is not None
     return written
 

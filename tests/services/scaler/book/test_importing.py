@@ -44,10 +44,10 @@ def test_everything_an_old_file_holds_is_there_once(old_file: Path) -> None:
         book.close()
 
 
-def test_a_job_of_an_old_file_goes_on_and_can_be_deleted(old_file: Path) -> None:
+async def test_a_job_of_an_old_file_goes_on_and_can_be_deleted(old_file: Path) -> None:
     import_old_file(old_file)
     book = Book(SqliteTable(old_file), now=lambda: 9.0)
-    book.delete("trained")
+    await book.delete("trained")
     assert (book.job("trained"), book.idempotency("k1"), book.lines("trained")) == (None, None, [])
     assert [row.job_id for _, row in book.rows(limit=9, before=None)] == ["waiting"]
     book.close()

@@ -171,7 +171,9 @@ def test_none_of_those_is_forgotten_where_the_store_refuses(
 
     change, refusals, noted = scaler.parts.book.change, [4], threading.Event()
 
-    def change_later(job_id: str, decide: Callable[[JobRecord], Change | None]) -> JobRecord | None:
+    async def change_later(
+        job_id: str, decide: Callable[[JobRecord], Change | None]
+    ) -> JobRecord | None:
         record = scaler.parts.book.job(job_id)
         assert record is not None
         decided = decide(record)
@@ -180,7 +182,7 @@ def test_none_of_those_is_forgotten_where_the_store_refuses(
             raise StoreError("made up")
         if decided is not None and decided.record.cold_pings == 4:
             noted.set()
-        return change(job_id, lambda _: decided)
+        return await change(job_id, lambda _: decided)
 
     lambdas.behave = first_cold
     monkeypatch.setattr(scaler.parts.book, "change", change_later)

@@ -20,7 +20,7 @@ def wait_looked(scaler: Scaler, lambdas: LambdaEndpoint) -> None:
     # A look asks first and tells last: once the next has asked, the one before has told.
     for _ in range(2):
         reads = lambdas.provisioned_reads
-        scaler.parts.capacity.reconcile()
+        scaler.reconcile()
         lambdas.wait_seen(provisioned_reads=reads + 1)
 
 

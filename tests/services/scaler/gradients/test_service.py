@@ -1,7 +1,7 @@
 """Requests for gradients: launched once, paid for before, booked when all has ended."""
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,11 @@ from shared.contracts.gradients import (
 )
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.leases import hash_of_lease
-from tests.patience import ANSWER_S
 from tests.services.scaler.money.test_accounting import attempt
 from tests.services.scaler.money.test_accounting_spending import NOW, held
 from tests.services.scaler.money.test_budget import PRICING, basis
+from tests.services.scaler.services_without_network import Inline, do, settle
+from tests.services.scaler.simulated_job import Told
 
 BASIS = basis()
 SPEC = JobSpec(preset="standard", learner="functions", hyperparameters={"num_epochs": 3})
@@ -44,25 +45,26 @@ class HeldInvoker(Invoker[GradientTask, GradientReport]):
 
     def __init__(self) -> None:
         self.tasks: list[GradientTask] = []
-        self._ends: list[Callable[[GradientOutcome], None]] = []
-        self.closing = threading.Event()
+        self._ends: list[Told[GradientTask, GradientReport]] = []
 
-    def pause(self, seconds: float) -> bool:
-        self.closing.wait(ANSWER_S)
+    async def pause(self, seconds: float) -> bool:
+        await asyncio.Event().wait()
         return False
 
-    def submit(
+    async def run(
         self,
         tasks: Sequence[GradientTask],
-        on_outcome: Callable[[GradientOutcome], None],
+        on_outcome: Callable[[GradientOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:
+        ends = [Told(on_outcome) for _ in tasks]
         self.tasks += tasks
-        self._ends += [on_outcome] * len(tasks)
+        self._ends += ends
+        await asyncio.gather(*(end.heard() for end in ends))
 
     def end(self, *, billed_s: float = 0.05, failed: bool = False) -> None:
         """End the oldest that runs."""
-        task, on_outcome = self.tasks.pop(0), self._ends.pop(0)
+        task, end = self.tasks.pop(0), self._ends.pop(0)
         report = GradientReport(
             job_id=task.job_id,
             round=task.round,
@@ -74,7 +76,7 @@ class HeldInvoker(Invoker[GradientTask, GradientReport]):
             total_s=billed_s,
             cold_start=False,
         )
-        on_outcome(
+        end.tell(
             TaskOutcome(
                 task=task,
                 report=None if failed else report,
@@ -83,6 +85,7 @@ class HeldInvoker(Invoker[GradientTask, GradientReport]):
                 requests=1,
             )
         )
+        settle()
 
 
 class Rig:
@@ -96,7 +99,7 @@ class Rig:
         stop = SPEC.stop.model_copy(update={"budget_usd": budget_usd})
         record = held(attempt(2))
         job = record.job.model_copy(update={"spec": SPEC.model_copy(update={"stop": stop})})
-        self.book.create(record.model_copy(update={"job": job, **changes}))
+        do(self.book.create(record.model_copy(update={"job": job, **changes})))
         self.start()
 
     def start(self) -> None:
@@ -105,6 +108,7 @@ class Rig:
             book=self.book,
             invoker=self.invoker,
             cache=self.cache,
+            cache_thread=Inline(),
             now=lambda: NOW,
             spending=Spending(basis=BASIS, clock="wall"),
             slack_s=10.0,
@@ -122,10 +126,10 @@ class Rig:
             request=number,
             calls=tuple(GradientCall(call=call, base=7) for call in calls),
         )
-        answer = self.service.ask("job", round_index, request)
-        self.service.launch(answer.order)
-        assert answer.grant.granted or answer.grant.reason
-        return answer.order is not None
+        before = len(self.invoker.tasks)
+        grant = do(self.service.ask("job", round_index, request))
+        assert grant.granted or grant.reason
+        return len(self.invoker.tasks) > before
 
 
 @contextmanager
@@ -133,7 +137,6 @@ def opened_rig(folder: Path, cache_url: str) -> Iterator[Rig]:
     with GradientCache(cache_url) as cache:
         made = Rig(folder / "jobs.sqlite3", cache, budget_usd=100.0)
         yield made
-        made.invoker.closing.set()
         made.book.close()
 
 
@@ -169,7 +172,7 @@ def test_money_for_an_updates_calls_is_reserved_before_the_first_is_launched(rig
 def test_what_ended_is_booked_when_the_round_is_over(rig: Rig) -> None:
     rig.ask(0, 0, 1)
     rig.invoker.end(billed_s=0.1)
-    rig.service.close("job", before=3, but="lease")
+    do(rig.service.close("job", before=3, but="lease"))
     assert rig.record().open_gradients, "one of them is still under way"
     rig.invoker.end(billed_s=0.2)
     record = rig.record()
@@ -192,7 +195,7 @@ def test_a_further_update_of_a_round_reserves_for_what_runs_and_bills_what_ended
         (reserved,) = rig.record().open_gradients
         assert reserved.num_calls == update + CALLS, "one update, and one call of each before"
         assert rig.service.in_flight("job") == running
-    rig.service.close("job")
+    do(rig.service.close("job"))
     for _ in range(3):
         rig.invoker.end(billed_s=0.1)
     record = rig.record()
@@ -206,7 +209,7 @@ def test_calls_of_a_process_that_ended_are_billed_at_their_worst(rig: Rig) -> No
     rig.ask(0, 0, 1)
     reserved_usd = rig.record().open_gradients[0].reserved_usd
     rig.start()
-    rig.service.adopt_orphans()
+    do(rig.service.adopt_orphans())
     record = rig.record()
     assert record.open_gradients == ()
     assert record.settled_usd == pytest.approx(reserved_usd)
@@ -286,7 +289,7 @@ def test_money_that_is_set_aside_launches_nothing_once_the_lease_is_lost(rig: Ri
     def take_over(record: JobRecord) -> Change:
         return Change(record=record.model_copy(update={"lease": lost}))
 
-    rig.book.change("job", take_over)
+    do(rig.book.change("job", take_over))
     for number in (0, 1):
         with pytest.raises(ApiError) as refused:
             rig.ask(number, number)
@@ -296,7 +299,7 @@ def test_money_that_is_set_aside_launches_nothing_once_the_lease_is_lost(rig: Ri
 
 def test_nothing_is_granted_in_a_round_that_is_closed_while_calls_are_under_way(rig: Rig) -> None:
     rig.ask(0, 0)
-    rig.service.close("job")
+    do(rig.service.close("job"))
     for number in (0, 1):
         with pytest.raises(ApiError) as refused:
             rig.ask(number, number)
@@ -304,28 +307,30 @@ def test_nothing_is_granted_in_a_round_that_is_closed_while_calls_are_under_way(
     assert len(rig.invoker.tasks) == 1
 
 
-def test_a_request_that_two_threads_answer_is_launched_and_billed_once(
+def test_a_request_that_comes_twice_at_once_is_launched_and_billed_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.ask(0, *range(CALLS))
     for _ in range(CALLS):
         rig.invoker.end(billed_s=0.1)
-    further = range(CALLS, 2 * CALLS)
-    repeated = threading.Thread(target=lambda: rig.ask(1, *further))
-    table, write = rig.book._table, rig.book._table.write
+    request = GradientRequest(
+        lease_id="lease",
+        request=1,
+        calls=tuple(GradientCall(call=call, base=7) for call in range(CALLS, 2 * CALLS)),
+    )
+    table, run = rig.book._table, rig.book._table.run
 
-    def overtaken(*items: Any, **expected: Any) -> None:
-        """Let the same request come again before the first of it is written."""
-        monkeypatch.setattr(table, "write", write)
-        repeated.start()
-        repeated.join(0.3)
-        write(*items, **expected)
+    async def slowly(call: Callable[[], Any]) -> Any:
+        await asyncio.sleep(0)
+        return await run(call)
 
-    monkeypatch.setattr(table, "write", overtaken)
-    assert rig.ask(1, *further)
-    repeated.join()
+    async def twice() -> None:
+        await asyncio.gather(*(rig.service.ask("job", 2, request) for _ in range(2)))
+
+    monkeypatch.setattr(table, "run", slowly)
+    do(twice())
     assert rig.service.in_flight("job") == CALLS
-    rig.service.close("job")
+    do(rig.service.close("job"))
     for _ in range(CALLS):
         rig.invoker.end(billed_s=0.1)
     lines = [line for line in rig.book.lines("job") if line.item == "gradient_requests"]
@@ -338,10 +343,10 @@ def test_a_job_that_computes_its_own_gradients_is_refused(rig: Rig) -> None:
     record = rig.record()
     spec = record.job.spec.model_copy(update={"learner": "cpu"})
     job = record.job.model_copy(update={"spec": spec, "job_id": "other"})
-    rig.book.create(record.model_copy(update={"job": job}))
+    do(rig.book.create(record.model_copy(update={"job": job})))
     request = GradientRequest(lease_id="lease", request=0, calls=(GradientCall(call=0, base=0),))
     with pytest.raises(ApiError):
-        rig.service.ask("other", 2, request)
+        do(rig.service.ask("other", 2, request))
 
 
 def test_owed_money_counts_what_is_reserved(rig: Rig) -> None:
@@ -356,13 +361,13 @@ def test_what_the_store_refused_to_book_is_booked_with_the_next_look(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.ask(0, 0)
-    rig.service.close("job")
+    do(rig.service.close("job"))
     with monkeypatch.context() as broken:
         broken.setattr(rig.book._table, "write", _refuse)
         rig.invoker.end(billed_s=0.1)
     assert rig.record().open_gradients
     for _ in range(2):  # once more books nothing twice
-        rig.service.close("job")
+        do(rig.service.close("job"))
     assert rig.record().open_gradients == ()
     lines = {line.item: line.quantity for line in rig.book.lines("job")}
     assert lines["gradient_requests"] == 1.0
@@ -384,6 +389,7 @@ def test_what_was_reserved_without_an_answer_and_not_asked_for_again_is_freed_at
     assert rig.record().open_gradients
     assert rig.invoker.tasks == []
     rig.service.end(rig.record())
+    do(rig.service.catch_up("job"))
     assert rig.record().open_gradients == ()
     assert rig.book.lines("job") == []
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -39,13 +39,14 @@ from shared.hyperparameters.presets import ALGORITHMS
 from shared.trajectory import codec
 from tests.services.scaler.lambda_endpoint import HOPPER, IMAGES, LambdaEndpoint, Reply
 from tests.services.scaler.money.test_budget import PRICING, with_budget
+from tests.services.scaler.services_without_network import Inline
 
 ONE_ACTOR = {"actors": {"min": 1, "max": 1}}
 
 
 @pytest.fixture
 def catalogue(lambdas: LambdaEndpoint) -> Iterator[EnvironmentCatalogue]:
-    function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url))
+    function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url), Inline())
     yield EnvironmentCatalogue(function, ttl_s=300.0)
     function.close()
 
@@ -53,20 +54,27 @@ def catalogue(lambdas: LambdaEndpoint) -> Iterator[EnvironmentCatalogue]:
 @pytest.mark.parametrize(
     ("text", "why"), [(b'{"cut', "EOF while parsing"), (b"{}", "job_id: Field required")]
 )
-def test_an_earlier_job_whose_file_is_damaged_is_refused_by_its_field(
+async def test_an_earlier_job_whose_file_is_damaged_is_refused_by_its_field(
     catalogue: EnvironmentCatalogue, tmp_path: Path, text: bytes, why: str
 ) -> None:
     files = LocalArtifacts(tmp_path)
     files.write("earlier", JOB_FILE, text)
-    quota = ConcurrencyQuota(lambda: 1000, ttl_s=3600)
-    admits = Admission(catalogue, quota, lambda: (), cache_memory_mb=100_000, files=files)
+    quota = ConcurrencyQuota(limit_of(1000), ttl_s=3600)
+    admits = Admission(catalogue, quota, lambda: (), Inline(), cache_memory_mb=100_000, files=files)
     spec = JobSpec.model_validate({"init_from": {"job_id": "earlier"}})
     with pytest.raises(ApiError) as refused:
-        admits.admit(spec, PRICING)
+        await admits.admit(spec, PRICING)
     (error,) = refused.value.errors
     assert error.field == "init_from.job_id"
     assert why in error.message
     assert "restore it or name another job" in error.message
+
+
+def limit_of(number: int) -> Callable[[], Awaitable[int]]:
+    async def limit() -> int:
+        return number
+
+    return limit
 
 
 def admission(
@@ -75,23 +83,23 @@ def admission(
     cache_memory_mb: int = 100_000,
     has_gpu: bool = True,
 ) -> Admission:
-    quota = ConcurrencyQuota(lambda: 1000, ttl_s=3600)
+    quota = ConcurrencyQuota(limit_of(1000), ttl_s=3600)
     return Admission(
-        catalogue, quota, lambda: live, cache_memory_mb=cache_memory_mb, has_gpu=has_gpu
+        catalogue, quota, lambda: live, Inline(), cache_memory_mb=cache_memory_mb, has_gpu=has_gpu
     )
 
 
-def refused(admission: Admission, spec: JobSpec) -> dict[str, str]:
+async def refused(admission: Admission, spec: JobSpec) -> dict[str, str]:
     with pytest.raises(ApiError) as refusal:
-        admission.admit(spec, PRICING)
+        await admission.admit(spec, PRICING)
     return {error.field: error.message for error in refusal.value.errors}
 
 
-def test_without_a_gpu_jobs_that_want_one_are_refused_with_the_quotas_name(
+async def test_without_a_gpu_jobs_that_want_one_are_refused_with_the_quotas_name(
     catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
 ) -> None:
     small = admission(catalogue, has_gpu=False)
-    small.admit(JobSpec(learner="auto"), PRICING)
+    await small.admit(JobSpec(learner="auto"), PRICING)
     on_gpu = JobSpec(learner="gpu")
     with pytest.raises(ApiError) as refusal:
         small.refuse_at_once(on_gpu, PRICING)
@@ -101,7 +109,7 @@ def test_without_a_gpu_jobs_that_want_one_are_refused_with_the_quotas_name(
     assert [error.field for error in small.room_errors(on_gpu, HOPPER)] == ["learner"]
     lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
     images = JobSpec(env_id="ALE/Pong-v5", learner="auto")
-    assert "set learner to cpu" in refused(small, images)["learner"]
+    assert "set learner to cpu" in (await refused(small, images))["learner"]
 
 
 def kwargs_of(num_bytes: int) -> dict[str, str]:
@@ -115,54 +123,56 @@ def kwargs_of(num_bytes: int) -> dict[str, str]:
     return kwargs
 
 
-def test_an_environment_is_asked_about_anew_once_its_description_is_old(
+async def test_an_environment_is_asked_about_anew_once_its_description_is_old(
     lambdas: LambdaEndpoint,
 ) -> None:
-    function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url))
+    function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url), Inline())
     ref = EnvironmentRef(env_id="Hopper-v5")
     catalogue = EnvironmentCatalogue(function, ttl_s=1e-9)
     try:
-        assert catalogue.describe(ref) == HOPPER
+        assert await catalogue.describe(ref) == HOPPER
         lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
         assert catalogue.known(ref) is None
-        assert catalogue.describe(ref) == IMAGES
+        assert await catalogue.describe(ref) == IMAGES
     finally:
         function.close()
 
 
-def test_256_environments_are_known_and_the_oldest_makes_room_for_another(
+async def test_256_environments_are_known_and_the_oldest_makes_room_for_another(
     catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
 ) -> None:
     refs = [EnvironmentRef(env_id="Hopper-v5", env_kwargs={"variant": i}) for i in range(257)]
     for ref in refs[:256]:
-        catalogue.describe(ref)
+        await catalogue.describe(ref)
     assert all(catalogue.known(ref) for ref in refs[:256])
-    catalogue.describe(refs[256])
+    await catalogue.describe(refs[256])
     assert [ref for ref in refs if not catalogue.known(ref)] == refs[:1]
-    assert catalogue.describe(refs[1]) == HOPPER
+    assert await catalogue.describe(refs[1]) == HOPPER
     assert len(lambdas.events) == 257
 
 
-def test_keyword_arguments_and_wrappers_have_3000_bytes_between_them(
+async def test_keyword_arguments_and_wrappers_have_3000_bytes_between_them(
     catalogue: EnvironmentCatalogue,
 ) -> None:
     wrapper = {"name": "TimeAwareObservation", "kwargs": {}}
     for wrappers in ([], [wrapper]):
         most = 3000 - len(json.dumps(wrappers))
         spec = {"wrappers": wrappers, "env_kwargs": kwargs_of(most)}
-        assert admission(catalogue).admit(JobSpec.model_validate(spec), PRICING) == HOPPER
+        assert await admission(catalogue).admit(JobSpec.model_validate(spec), PRICING) == HOPPER
         spec["env_kwargs"] = kwargs_of(most + 1)
-        told = refused(admission(catalogue), JobSpec.model_validate(spec))
+        told = await refused(admission(catalogue), JobSpec.model_validate(spec))
         assert told.keys() == {"env_kwargs"}
         assert told["env_kwargs"].startswith("3001 bytes as JSON, at most 3000 fit")
 
 
-def test_wrappers_are_named_where_they_are_the_larger_part(
+async def test_wrappers_are_named_where_they_are_the_larger_part(
     catalogue: EnvironmentCatalogue,
 ) -> None:
     wrapper = {"name": "TimeAwareObservation", "kwargs": kwargs_of(2900)}
     spec = {"wrappers": [wrapper], "env_kwargs": kwargs_of(250)}
-    assert refused(admission(catalogue), JobSpec.model_validate(spec)).keys() == {"wrappers"}
+    assert (await refused(admission(catalogue), JobSpec.model_validate(spec))).keys() == {
+        "wrappers"
+    }
 
 
 def test_the_largest_environment_fits_into_an_event_of_the_longest_names() -> None:
@@ -203,20 +213,24 @@ def test_a_step_takes_the_bytes_of_its_arrays(
     assert longer - shorter == step
 
 
-def test_the_cache_has_megabytes_of_1024_times_1024_bytes(catalogue: EnvironmentCatalogue) -> None:
+async def test_the_cache_has_megabytes_of_1024_times_1024_bytes(
+    catalogue: EnvironmentCatalogue,
+) -> None:
     # The policy of a round and of the next, and steps of 11 numbers, 3 actions and 10 bytes more.
     policies = 2 * 4 * (12 * 256 + 257 * 256 + 257 * 6)
     most = (1024 * 1024 - policies) // (4 * 11 + 4 * 3 + 10) - 1
     fits = JobSpec.model_validate({**ONE_ACTOR, "preset": "paper", "steps_per_actor": most})
-    assert admission(catalogue, cache_memory_mb=1).admit(fits, PRICING) == HOPPER
+    assert await admission(catalogue, cache_memory_mb=1).admit(fits, PRICING) == HOPPER
     larger = fits.model_copy(update={"steps_per_actor": most + 1})
-    told = refused(admission(catalogue, cache_memory_mb=1), larger)
+    told = await refused(admission(catalogue, cache_memory_mb=1), larger)
     assert told.keys() == {"steps_per_actor"}
     assert told["steps_per_actor"].startswith(f"a round of 1 actors with {most + 1} steps may take")
     assert "a cache as large as cache.t4g.micro (cache_node_type" in told["steps_per_actor"]
 
 
-def test_the_cache_holds_the_largest_job_of_each_kind(catalogue: EnvironmentCatalogue) -> None:
+async def test_the_cache_holds_the_largest_job_of_each_kind(
+    catalogue: EnvironmentCatalogue,
+) -> None:
     spec = JobSpec.model_validate({"learner": "cpu", "actors": {"min": 64, "max": 64}})
     large = spec.model_copy(update={"steps_per_actor": 4 * spec.steps_of(64)})
     needed_mb = [math.ceil(round_bytes(each, HOPPER) / 2**20) for each in (spec, large)]
@@ -234,10 +248,15 @@ def test_the_cache_holds_the_largest_job_of_each_kind(catalogue: EnvironmentCata
 
     beside = [live(large, "gpu"), live(spec, "gpu"), live(large, "cpu")]
     room_mb = sum(needed_mb)
-    assert admission(catalogue, *beside, cache_memory_mb=room_mb).admit(spec, PRICING) == HOPPER
+    assert (
+        await admission(catalogue, *beside, cache_memory_mb=room_mb).admit(spec, PRICING) == HOPPER
+    )
     room_mb -= 2
-    assert admission(catalogue, *beside[1:], cache_memory_mb=room_mb).admit(spec, PRICING) == HOPPER
-    (why,) = refused(admission(catalogue, *beside, cache_memory_mb=room_mb), spec).values()
+    assert (
+        await admission(catalogue, *beside[1:], cache_memory_mb=room_mb).admit(spec, PRICING)
+        == HOPPER
+    )
+    (why,) = (await refused(admission(catalogue, *beside, cache_memory_mb=room_mb), spec)).values()
     assert f"other kind of learner may take {needed_mb[1]} MB of it; wait until that" in why
     assert "use a cache as large as" in why
 
@@ -251,22 +270,22 @@ def test_every_preset_fits_the_cache_that_is_deployed(algorithm: str, preset: st
         assert round_bytes(JobSpec.model_validate(wanted), environment) < room
 
 
-def test_a_network_that_cannot_be_built_is_refused_before_anything_is_counted(
+async def test_a_network_that_cannot_be_built_is_refused_before_anything_is_counted(
     catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
 ) -> None:
     thin = ObservationSpec(shape=(40, 3, 60), dtype="uint8")
     described = IMAGES.model_copy(update={"observation": thin})
     lambdas.behave = lambda t, n: Reply(body=described.model_dump(mode="json"))
     spec = JobSpec.model_validate({"env_id": "ALE/Qbert-v5", "preset": "standard"})
-    assert refused(admission(catalogue), spec).keys() == {"env_id"}
+    assert (await refused(admission(catalogue), spec)).keys() == {"env_id"}
 
 
-def test_a_job_whose_trajectories_no_learner_would_take_in_is_refused(
+async def test_a_job_whose_trajectories_no_learner_would_take_in_is_refused(
     catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, n: Reply(body=IMAGES.model_dump(mode="json"))
     spec = {"env_id": "ALE/Qbert-v5", "preset": "standard", "steps_per_actor": 9510}
-    told = refused(admission(catalogue), JobSpec.model_validate(spec))
+    told = await refused(admission(catalogue), JobSpec.model_validate(spec))
     assert told.keys() == {"steps_per_actor"}
     assert "the learner accepts 256 MB" in told["steps_per_actor"]
 
@@ -346,7 +365,7 @@ def test_a_budget_of_exactly_the_least_is_enough(committed_usd: float, spent: st
     assert told_usd - least_usd < 1e-4
 
 
-def test_a_job_needs_the_budget_of_the_learner_that_it_has(
+async def test_a_job_needs_the_budget_of_the_learner_that_it_has(
     catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
 ) -> None:
     spec = JobSpec.model_validate({**ONE_ACTOR, "learner": "auto", "preset": "standard"})
@@ -354,12 +373,12 @@ def test_a_job_needs_the_budget_of_the_learner_that_it_has(
     assert smallest_budget_usd(spec, pricing) < smallest_budget_usd(spec, PRICING)
     pinged = pricing.with_warm(0, pinged=1)
     little = with_budget(spec, smallest_budget_usd(spec, pinged))
-    assert admission(catalogue).admit(little, PRICING) == HOPPER
+    assert await admission(catalogue).admit(little, PRICING) == HOPPER
     for learner in ("gpu", "auto"):
         # An environment with images needs a convolutional network, hence a GPU.
         lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
         asked = little.model_copy(update={"env_id": "ALE/Qbert-v5", "learner": learner})
-        assert [*refused(admission(catalogue), asked)] == ["stop.budget_usd"]
+        assert [*await refused(admission(catalogue), asked)] == ["stop.budget_usd"]
     admission(catalogue).refuse_at_once(asked, PRICING)
 
 

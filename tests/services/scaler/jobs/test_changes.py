@@ -14,7 +14,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from tests.services.scaler.gradients.test_service import BASIS, Rig, opened_rig
 from tests.services.scaler.money.test_accounting_spending import NOW
-from tests.services.scaler.services_without_network import TIMEOUT_S, SilentCache
+from tests.services.scaler.services_without_network import TIMEOUT_S, Inline, SilentCache, do
 from tests.services.scaler.simulated_job import ChanceInvoker
 
 SPENDING = Spending(basis=BASIS, clock="wall")
@@ -24,6 +24,7 @@ def changes_of(rig: Rig) -> JobChanges:
     launches = Launches(
         ChanceInvoker(random.Random(1), cruel=False),
         SilentCache(),
+        Inline(),
         Metrics(),
         clock="wall",
         memory_mb=BASIS.memory_mb,
@@ -46,7 +47,7 @@ def test_a_job_that_has_lost_its_last_learner_keeps_no_money_for_gradients(rig: 
     def lose(record: JobRecord) -> Change:
         return Change(record=record.model_copy(update={"lost_leases": MOST_LOST - 1}))
 
-    rig.book.change("job", lose)
+    do(rig.book.change("job", lose))
     leases = LeaseService(
         rig.book,
         ttl_s=30.0,
@@ -55,7 +56,7 @@ def test_a_job_that_has_lost_its_last_learner_keeps_no_money_for_gradients(rig: 
         spending=SPENDING,
         change=changes.change,
     )
-    assert leases.claim("next") is None
+    assert do(leases.claim("next")) is None
     record = rig.record()
     assert record.job.status == "failed"
     assert record.open_gradients == ()

@@ -75,7 +75,6 @@ def test_a_job_that_is_checked_can_be_stopped_and_deleted(scaler: Scaler) -> Non
     assert scaler.http.delete(f"/v1/jobs/{deleted}").status_code == 204
     gate.set()
     scaler.submit(env_id="Walker2d-v5")  # checked after them
-    assert scaler.parts.checks.close()
     assert scaler.job(stopped).status == "stopped"
     assert scaler.http.get(f"/v1/jobs/{deleted}").status_code == 404
 

@@ -1,6 +1,5 @@
 """Leases over HTTP: waiting for work, taking over, and what a lost lease may not do."""
 
-import asyncio
 import concurrent.futures
 import threading
 from dataclasses import replace
@@ -8,7 +7,6 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from services.scaler.jobs.leases import WorkSignal
 from tests.services.scaler.lambda_endpoint import healthy
 from tests.services.scaler.running import Scaler, StartScaler, result
 
@@ -21,28 +19,6 @@ def test_a_lease_given_up_frees_the_job_and_may_be_given_up_twice(scaler: Scaler
     assert scaler.job(job.job_id).status == "queued"
     assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 404
     assert scaler.lease().job.job_id == job.job_id
-
-
-def test_the_bell_wakes_everybody_who_listens_and_for_good_when_it_is_closed() -> None:
-    async def listen() -> None:
-        bell = WorkSignal()
-        bell.ring()  # nobody is there to hear it
-        waiting, gone = [bell.listen() for _ in range(3)], bell.listen()
-        bell.leave(gone)
-        assert not any(event.is_set() for event in waiting)
-        bell.ring()
-        async with asyncio.timeout(10):
-            await asyncio.gather(*(event.wait() for event in waiting))
-        assert not gone.is_set()
-        late = bell.listen()
-        assert not bell.closed
-        bell.close()
-        async with asyncio.timeout(10):
-            await late.wait()
-        assert bell.closed
-        assert bell.listen().is_set()
-
-    asyncio.run(listen())
 
 
 def test_without_work_the_answer_is_empty(scaler: Scaler) -> None:

@@ -158,7 +158,7 @@ def test_a_job_that_died_with_its_learner_is_billed_to_the_end_of_its_lease(
         job = scaler.submit(actors={"min": 1, "max": 1}, evaluation={"every_rounds": 0})
         scaler.played(scaler.lease(), 0)
         now[0] += 48 * 3600
-        scaler.parts.jobs.expire(job.job_id)
+        scaler.call(scaler.parts.jobs.expire(job.job_id))
         held_s = [line.quantity for line in scaler.cost(job.job_id).lines if line.item == "learner"]
         assert scaler.job(job.job_id).status == "failed"
     assert held_s == [30.0]

@@ -24,6 +24,7 @@ from services.scaler.launching.invoke_request import InvokeRequests
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.settings import Settings
 from tests.services.scaler.lambda_endpoint import serve
+from tests.services.scaler.services_without_network import Inline
 
 EVENT = '{"mode":"sample","text":"ä"}'.encode()
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "a/session+token=="
@@ -90,11 +91,11 @@ def settings(function: str = "nitro-actor") -> Settings:
 @pytest.mark.parametrize(
     "function", ["nitro-actor", "arn:aws:lambda:eu-west-1:123456789012:function:nitro-actor"]
 )
-def test_but_for_attempts_and_time_it_is_what_boto3_sends(
+async def test_but_for_attempts_and_time_it_is_what_boto3_sends(
     recorder: Recorder, function: str
 ) -> None:
-    ours = LambdaFunction(settings(function))
-    assert ours.invoke(EVENT).kind == "done"
+    ours = LambdaFunction(settings(function), Inline())
+    assert (await ours.invoke(EVENT)).kind == "done"
     ours.close()
     config = Config(user_agent="nitro-scaler", retries={"total_max_attempts": 1})
     boto3.Session().client("lambda", region_name=REGION, config=config).invoke(
@@ -113,10 +114,10 @@ def test_but_for_attempts_and_time_it_is_what_boto3_sends(
     assert _signed_headers(sent) == _signed_headers(wanted) - ATTEMPTS
 
 
-def test_the_signature_is_the_one_that_aws_defines(recorder: Recorder) -> None:
+async def test_the_signature_is_the_one_that_aws_defines(recorder: Recorder) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
-    function = LambdaFunction(settings())
-    assert function.invoke(EVENT).kind == "done"
+    function = LambdaFunction(settings(), Inline())
+    assert (await function.invoke(EVENT)).kind == "done"
     function.close()
     (sent,) = recorder.arrived
     assert sent.headers["authorization"] == _authorization(sent)
@@ -126,16 +127,16 @@ def test_the_signature_is_the_one_that_aws_defines(recorder: Recorder) -> None:
     assert before <= signed_at <= datetime.now(UTC)
 
 
-def test_every_event_has_a_signature_of_its_own(recorder: Recorder) -> None:
-    function = LambdaFunction(settings())
+async def test_every_event_has_a_signature_of_its_own(recorder: Recorder) -> None:
+    function = LambdaFunction(settings(), Inline())
     for index in range(3):
-        function.invoke(f'{{"actor_index":{index}}}'.encode())
+        await function.invoke(f'{{"actor_index":{index}}}'.encode())
     function.close()
     assert [sent.body[-2:-1] for sent in recorder.arrived] == [b"0", b"1", b"2"]
     assert all(sent.headers["authorization"] == _authorization(sent) for sent in recorder.arrived)
 
 
-def test_credentials_that_end_are_renewed_between_two_requests(recorder: Recorder) -> None:
+async def test_credentials_that_end_are_renewed_between_two_requests(recorder: Recorder) -> None:
     keys = iter(("first", "second", "third"))
 
     def metadata() -> dict[str, str]:
@@ -158,64 +159,68 @@ def test_credentials_that_end_are_renewed_between_two_requests(recorder: Recorde
     session = botocore.session.get_session()
     session.get_component("credential_provider").insert_before("env", Ending())
     client = boto3.Session(botocore_session=session).client("lambda", region_name=REGION)
-    requests = InvokeRequests(client, session, settings(), name="nitro-actor")
-    scopes = [requests.signed(EVENT).headers["Authorization"] for _ in range(2)]
+    requests = InvokeRequests(client, session, settings(), Inline(), name="nitro-actor")
+    scopes = [(await requests.signed(EVENT)).headers["Authorization"] for _ in range(2)]
     requests.close()
     assert ["Credential=second/" in scopes[0], "Credential=third/" in scopes[1]] == [True, True]
 
 
-def test_without_an_override_it_goes_to_the_regions_endpoint(
+async def test_without_an_override_it_goes_to_the_regions_endpoint(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL_LAMBDA")
     session = botocore.session.get_session()
     client = boto3.Session(botocore_session=session).client("lambda", region_name=REGION)
-    url = InvokeRequests(client, session, settings(), name="nitro-actor").signed(EVENT).url
+    url = (
+        await InvokeRequests(client, session, settings(), Inline(), name="nitro-actor").signed(
+            EVENT
+        )
+    ).url
     assert url.startswith(
         "https://lambda.eu-west-1.amazonaws.com/2015-03-31/functions/nitro-actor/"
     )
 
 
-def test_without_credentials_nothing_is_sent_or_billed(
+async def test_without_credentials_nothing_is_sent_or_billed(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
-    function = LambdaFunction(settings())
-    execution = function.invoke(EVENT)
+    function = LambdaFunction(settings(), Inline())
+    execution = await function.invoke(EVENT)
     function.close()
     assert (execution.kind, execution.requests, execution.billed_s) == ("failed", 0, 0.0)
     assert "NoCredentialsError" in execution.reason
     assert (execution.sent_at, recorder.arrived) == (None, [])
 
 
-def test_credentials_that_cannot_be_renewed_send_and_bill_nothing(
+async def test_credentials_that_cannot_be_renewed_send_and_bill_nothing(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = [
         ClientError({"Error": {"Code": "ExpiredToken", "Message": "too old"}}, "AssumeRole"),
         FileNotFoundError("token file"),
     ]
-    function = LambdaFunction(settings())
+    function = LambdaFunction(settings(), Inline())
     for refusal in refusals:
 
         def refuse(*_: object, refusal: Exception = refusal) -> NoReturn:
             raise refusal
 
         monkeypatch.setattr(InvokeRequests, "signed", refuse)
-        execution = function.invoke(EVENT)
+        execution = await function.invoke(EVENT)
         assert (execution.kind, execution.requests, execution.billed_s) == ("failed", 0, 0.0)
         assert type(refusal).__name__ in execution.reason
     function.close()
     assert recorder.arrived == []
 
 
-def test_an_answer_from_something_in_between_is_a_failure_with_its_status(
+async def test_an_answer_from_something_in_between_is_a_failure_with_its_status(
     recorder: Recorder,
 ) -> None:
     recorder.status, recorder.answer = 502, b"<html>Bad Gateway</html>"
-    function = LambdaFunction(settings())
-    execution = function.invoke(EVENT)
+    function = LambdaFunction(settings(), Inline())
+    execution = await function.invoke(EVENT)
     function.close()
     # It may have come after the function ran.
     assert (execution.kind, execution.requests, execution.billed_s) == ("failed", 1, None)

@@ -1,5 +1,6 @@
 """Invocations over real HTTP against a server that speaks Lambda's API."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 import math
@@ -7,10 +8,10 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
@@ -35,8 +36,11 @@ from tests.services.scaler.lambda_endpoint import (
     throttle,
     waking,
 )
+from tests.services.scaler.services_without_network import Inline
 
 RETRIES = 3
+_ALWAYS = Awaited()
+T = TypeVar("T")
 
 
 def task(actor_index: int = 0, **env_kwargs: str) -> RolloutTask:
@@ -54,7 +58,7 @@ def task(actor_index: int = 0, **env_kwargs: str) -> RolloutTask:
 
 
 class Sink:
-    """Collects outcomes from the pool's threads."""
+    """Collects outcomes from the loop's thread."""
 
     def __init__(self) -> None:
         self.outcomes: list[RolloutOutcome] = []
@@ -72,42 +76,79 @@ class Sink:
 
 
 @pytest.fixture
-def function(lambdas: LambdaEndpoint) -> Iterator[LambdaFunction]:
-    made = LambdaFunction(
-        Settings(auth="disabled", lambda_endpoint_url=lambdas.url, invoke_pool_size=8)
-    )
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop that runs beside the test."""
+    made = asyncio.new_event_loop()
+    thread = threading.Thread(target=made.run_forever)
+    thread.start()
     yield made
+    for _ in range(3):  # what was closed ends
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), made).result(10)
+    made.call_soon_threadsafe(made.stop)
+    thread.join()
     made.close()
 
 
-StartInvoker = Callable[..., ActorInvoker]
+class Running:
+    """An invoker on that loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, invoker: ActorInvoker) -> None:
+        self._loop, self._invoker = loop, invoker
+
+    def submit(
+        self, tasks: list[RolloutTask], sink: Sink, awaited: Awaited = _ALWAYS
+    ) -> concurrent.futures.Future[None]:
+        async def told(outcome: RolloutOutcome) -> None:
+            sink(outcome)
+
+        return self._begin(self._invoker.run(tasks, told, awaited))
+
+    def pause(self, seconds: float) -> concurrent.futures.Future[bool]:
+        return self._begin(self._invoker.pause(seconds))
+
+    def close(self, *, wait_s: float) -> bool:
+        return self._begin(self._invoker.close(wait_s=wait_s)).result(20)
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
 @pytest.fixture
-def start_invoker(function: LambdaFunction) -> Iterator[StartInvoker]:
+def function(lambdas: LambdaEndpoint, loop: asyncio.AbstractEventLoop) -> Iterator[LambdaFunction]:
+    made = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url), Inline())
+    yield made
+    loop.call_soon_threadsafe(made.close)
+
+
+StartInvoker = Callable[..., Running]
+
+
+@pytest.fixture
+def start_invoker(
+    function: LambdaFunction, loop: asyncio.AbstractEventLoop
+) -> Iterator[StartInvoker]:
     """Start invokers that have ended with the test."""
-    started: list[ActorInvoker] = []
+    started: list[Running] = []
 
     def start(
         *,
-        pool_size: int = 2,
+        most: int = 2,
         limit: Callable[[], int | None] = lambda: None,
         cold_starts_per_s: float = math.inf,
         **rule: Any,
-    ) -> ActorInvoker:
+    ) -> Running:
         usual = {"throttled_s": 0.001, "first_pause_s": 0.001, "timeout_s": 60.0}
         made = RetryRule(**{**usual, **rule})
-        started.append(
-            ActorInvoker(
-                function,
-                made,
-                ROLLOUTS,
-                pool_size=pool_size,
-                limit=limit,
-                cold_starts_per_s=cold_starts_per_s,
-                seed=0,
-            )
+        invoker = ActorInvoker(
+            function,
+            made,
+            ROLLOUTS,
+            most=most,
+            limit=limit,
+            cold_starts_per_s=cold_starts_per_s,
+            seed=0,
         )
+        started.append(Running(loop, invoker))
         return started[-1]
 
     yield start
@@ -115,18 +156,18 @@ def start_invoker(function: LambdaFunction) -> Iterator[StartInvoker]:
 
 
 @pytest.fixture
-def invoker(start_invoker: StartInvoker) -> ActorInvoker:
-    return start_invoker(pool_size=8, throttled_s=10.0)
+def invoker(start_invoker: StartInvoker) -> Running:
+    return start_invoker(most=8, throttled_s=10.0)
 
 
-def run_one(invoker: ActorInvoker) -> RolloutOutcome:
+def run_one(invoker: Running) -> RolloutOutcome:
     sink = Sink()
     invoker.submit([task()], sink)
     return sink.wait(1)[0]
 
 
 def test_every_task_is_invoked_once_on_the_alias_and_reports(
-    invoker: ActorInvoker, lambdas: LambdaEndpoint
+    invoker: Running, lambdas: LambdaEndpoint
 ) -> None:
     sink = Sink()
     invoker.submit([task(i) for i in range(20)], sink)
@@ -200,7 +241,7 @@ REFUSED = Reply(
     ],
 )
 def test_what_lambda_answers_and_what_it_comes_to(
-    invoker: ActorInvoker,
+    invoker: Running,
     lambdas: LambdaEndpoint,
     behave: Callable[[Task, int], Reply],
     wanted: tuple[bool, int, int, tuple[float, ...], int],
@@ -217,7 +258,7 @@ def test_what_lambda_answers_and_what_it_comes_to(
     ("error", "failure"), [("RolloutError", "environment"), ("EnvironmentHungError", "hung")]
 )
 def test_what_the_environment_did_is_not_issued_again_and_told_as_the_actor_said_it(
-    invoker: ActorInvoker, lambdas: LambdaEndpoint, error: str, failure: str
+    invoker: Running, lambdas: LambdaEndpoint, error: str, failure: str
 ) -> None:
     said = (
         'Mine-v0 failed at step 2: OSError()\n  File "mine.py", line 3, in step\n    ' + "x" * 400
@@ -229,7 +270,7 @@ def test_what_the_environment_did_is_not_issued_again_and_told_as_the_actor_said
 
 
 def test_an_actor_whose_connections_break_has_vanished(
-    invoker: ActorInvoker, lambdas: LambdaEndpoint
+    invoker: Running, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: BROKEN
     outcome = run_one(invoker)
@@ -317,18 +358,18 @@ def front(lambdas: LambdaEndpoint) -> Front:
 
 
 @pytest.fixture
-def behind_front(front: Front) -> Iterator[ActorInvoker]:
+def behind_front(front: Front, loop: asyncio.AbstractEventLoop) -> Iterator[Running]:
     settings = Settings(auth="disabled", lambda_endpoint_url=f"http://127.0.0.1:{front.port}")
-    function = LambdaFunction(settings)
+    function = LambdaFunction(settings, Inline())
     rule = RetryRule(throttled_s=0.001, first_pause_s=0.001, timeout_s=60.0)
-    invoker = ActorInvoker(function, rule, ROLLOUTS, pool_size=2, seed=0)
+    invoker = Running(loop, ActorInvoker(function, rule, ROLLOUTS, most=2, seed=0))
     yield invoker
     assert invoker.close(wait_s=10)
-    function.close()
+    loop.call_soon_threadsafe(function.close)
 
 
 def test_an_endpoint_that_is_away_is_tried_until_it_is_back_and_counts_as_no_execution(
-    front: Front, behind_front: ActorInvoker, lambdas: LambdaEndpoint
+    front: Front, behind_front: Running, lambdas: LambdaEndpoint
 ) -> None:
     lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
     sink, retries = Sink(), Retries()
@@ -342,23 +383,23 @@ def test_an_endpoint_that_is_away_is_tried_until_it_is_back_and_counts_as_no_exe
     assert (outcome.requests, outcome.billed_s) == (2, (0.05, 0.1))  # both executions are left
     kinds = [kind for kind, _ in retries.told]
     assert kinds == ["unreachable"] * (len(kinds) - 1) + ["failed"]
-    assert "EndpointConnectionError" in retries.told[0][1]
+    assert "UnreachableError" in retries.told[0][1]
 
 
 def test_an_endpoint_that_stays_away_fails_the_task_at_its_deadline_at_no_cost(
-    behind_front: ActorInvoker,
+    behind_front: Running,
 ) -> None:
     sink, retries = Sink(), Retries()
     until = time.perf_counter() + 0.2
     behind_front.submit([task()], sink, Awaited(until=until, on_retry=retries))
     (outcome,) = sink.wait(1)
     assert (outcome.report, outcome.requests, outcome.billed_s) == (None, 0, ())
-    assert "EndpointConnectionError" in outcome.reason
+    assert "UnreachableError" in outcome.reason
     assert len(retries.told) > 2  # both executions would have been used up
 
 
 def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
-    behind_front: ActorInvoker,
+    behind_front: Running,
 ) -> None:
     sink, retries, unwanted = Sink(), Retries(), threading.Event()
     awaited = Awaited(wanted=lambda: not unwanted.is_set(), on_retry=retries)
@@ -370,7 +411,7 @@ def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
 
 
 def test_a_task_that_a_closing_invoker_could_not_start_has_vanished(
-    behind_front: ActorInvoker,
+    behind_front: Running,
 ) -> None:
     sink, retries = Sink(), Retries()
     behind_front.submit([task()], sink, Awaited(on_retry=retries))
@@ -385,7 +426,7 @@ def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
 ) -> None:
     gate = threading.Event()
     lambdas.behave = lambda t, nth: Reply(body=report(t).body, gate=gate)
-    invoker = start_invoker(pool_size=2, limit=lambda: 1)
+    invoker = start_invoker(most=2, limit=lambda: 1)
     sink, unwanted = Sink(), threading.Event()
     awaited = Awaited(wanted=lambda: not unwanted.is_set())
     invoker.submit([task(i) for i in range(3)], sink, awaited)
@@ -401,17 +442,17 @@ def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
 
 
 def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
-    invoker: ActorInvoker, lambdas: LambdaEndpoint
+    invoker: Running, lambdas: LambdaEndpoint
 ) -> None:
     with pytest.raises(ValueError, match=r"at most 4096 fit.*env_kwargs"):
-        invoker.submit([task(0, **{f"text{i}": "x" * 250 for i in range(20)})], Sink())
+        invoker.submit([task(0, **{f"text{i}": "x" * 250 for i in range(20)})], Sink()).result(10)
     assert lambdas.events == []
 
 
 def test_an_invocation_that_breaks_unexpectedly_is_an_outcome_billed_at_its_worst(
     start_invoker: StartInvoker, function: LambdaFunction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(_payload: bytes) -> NoReturn:
+    async def breaks(_payload: bytes) -> NoReturn:
         raise RuntimeError("credentials are still expired")
 
     monkeypatch.setattr(function, "invoke", breaks)
@@ -427,7 +468,7 @@ def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
 ) -> None:
     gate = threading.Event()
     lambdas.behave = lambda t, nth: Reply(body=report(t).body, gate=gate)
-    invoker = start_invoker(pool_size=2)
+    invoker = start_invoker(most=2)
     sink = Sink()
     invoker.submit([task(i) for i in range(6)], sink)
     lambdas.wait_events("sample", 2)
@@ -438,13 +479,12 @@ def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
     assert len(lambdas.events) == 2
 
 
-def test_a_pause_ends_with_the_invoker(invoker: ActorInvoker) -> None:
-    assert invoker.pause(0.001)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        pausing = pool.submit(invoker.pause, 60.0)
-        assert invoker.close(wait_s=10)
-        assert not pausing.result(timeout=10)
-    assert not invoker.pause(60.0)
+def test_a_pause_ends_with_the_invoker(invoker: Running) -> None:
+    assert invoker.pause(0.001).result(10)
+    pausing = invoker.pause(60.0)
+    assert invoker.close(wait_s=10)
+    assert not pausing.result(10)
+    assert not invoker.pause(60.0).result(10)
 
 
 def gated(lambdas: LambdaEndpoint, number: int) -> list[threading.Event]:
@@ -464,7 +504,7 @@ def test_no_more_are_in_flight_than_the_account_allows(
     start_invoker: StartInvoker, lambdas: LambdaEndpoint
 ) -> None:
     gates = gated(lambdas, 6)
-    invoker = start_invoker(pool_size=6, limit=lambda: 2)
+    invoker = start_invoker(most=6, limit=lambda: 2)
     sink = Sink()
     invoker.submit([task(i) for i in range(6)], sink)
     for done in range(6):
@@ -483,7 +523,7 @@ def test_those_that_wait_start_together_once_the_account_allows_more(
 ) -> None:
     gates = gated(lambdas, 6)
     limits = [1]
-    invoker = start_invoker(pool_size=6, limit=lambda: limits[-1])
+    invoker = start_invoker(most=6, limit=lambda: limits[-1])
     sink = Sink()
     invoker.submit([task(i) for i in range(6)], sink)
     lambdas.wait_events("sample", 1)
@@ -498,7 +538,7 @@ def test_those_that_wait_start_together_once_the_account_allows_more(
 
 
 def test_an_outcome_says_when_its_first_request_went_out(
-    invoker: ActorInvoker, lambdas: LambdaEndpoint
+    invoker: Running, lambdas: LambdaEndpoint
 ) -> None:
     seconds: list[float] = []
 
@@ -561,7 +601,7 @@ def test_environments_start_one_after_the_other_and_warm_ones_at_once(
         return max(seconds) - min(seconds)
 
     lambdas.behave = behave
-    invoker, sink = start_invoker(pool_size=8, cold_starts_per_s=5.0), Sink()
+    invoker, sink = start_invoker(most=8, cold_starts_per_s=5.0), Sink()
     assert spread_s([task(i) for i in range(5)]) > 0.6
     assert spread_s([task(i) for i in range(5, 10)]) < 0.4
 

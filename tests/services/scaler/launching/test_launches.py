@@ -1,8 +1,9 @@
 """What a launch comes to, as it is remembered."""
 
+import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from services.scaler.book.book import Book
 from services.scaler.book.dynamodb import DynamoDbTable
-from services.scaler.book.records import LaunchOutcome, OpenAttempt
+from services.scaler.book.records import AttemptKey, LaunchOutcome, OpenAttempt
 from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder
@@ -21,7 +22,7 @@ from shared.contracts.rollouts import RolloutTask
 from shared.money.costs import lambda_gb_seconds
 from tests.services.scaler.book.records import REGION, make_table, record
 from tests.services.scaler.rounds.test_order import planned
-from tests.services.scaler.services_without_network import TIMEOUT_S, SilentCache
+from tests.services.scaler.services_without_network import TIMEOUT_S, Inline, SilentCache, do
 from tests.services.scaler.simulated_job import ChanceInvoker
 
 MEMORY_MB = 1024
@@ -50,6 +51,13 @@ def test_tasks_name_the_tenure_their_policy_was_published_under_and_not_the_leas
     assert not any("lease" in lease_hash or not lease_hash for lease_hash in lease_hashes)
 
 
+def launch(launches: Launches, made: LaunchOrder) -> None:
+    async def begin() -> None:
+        launches.launch(made)
+
+    do(begin())
+
+
 class ToldCache(SilentCache):
     """Remembers whose failures were announced."""
 
@@ -64,12 +72,22 @@ def landed(num_actors: int, *, clock: Clock = "wall", seed: int = 2) -> LaunchOu
     """Launch actors that take random times and fail at random; return what it came to."""
     invoker = ChanceInvoker(random.Random(seed), cruel=False)
     launches = Launches(
-        invoker, SilentCache(), Metrics(), clock=clock, memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+        invoker,
+        SilentCache(),
+        Inline(),
+        Metrics(),
+        clock=clock,
+        memory_mb=MEMORY_MB,
+        timeout_s=TIMEOUT_S,
     )
     outcomes: list[LaunchOutcome] = []
     launches.expect(order(num_actors))
-    launches.on_landed = lambda _, outcome: outcomes.append(outcome)
-    launches.launch(order(num_actors))
+
+    async def landed(_key: AttemptKey, outcome: LaunchOutcome) -> None:
+        outcomes.append(outcome)
+
+    launches.on_landed = landed
+    launch(launches, order(num_actors))
     invoker.hear()
     return outcomes[0]
 
@@ -93,10 +111,10 @@ def test_only_launches_of_earlier_leases_keep_quiet_where_rounds_are_made_again(
 ) -> None:
     invoker, cache = ChanceInvoker(random.Random(2), cruel=True), ToldCache()
     launches = Launches(
-        invoker, cache, Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+        invoker, cache, Inline(), Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
     )
     launches.expect(order(3))
-    launches.launch(order(3))
+    launch(launches, order(3))
     launches.supersede("job", from_round=from_round, lease_id=lease_id)
     invoker.hear()
     assert cache.announced == ([0, 1, 2] if told else [])
@@ -108,31 +126,32 @@ class Waiting(ActorInvoker):
     def __init__(self) -> None:
         self.awaited: list[Awaited] = []
 
-    def submit(
+    async def run(
         self,
         tasks: Sequence[RolloutTask],
-        on_outcome: Callable[[RolloutOutcome], None],
+        on_outcome: Callable[[RolloutOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:
         assert awaited is not None
         self.awaited.append(awaited)
-
-    def pause(self, seconds: float) -> bool:
-        return False
-
-    def close(self, *, wait_s: float) -> bool:
-        return True
+        await asyncio.Event().wait()
 
 
 def test_actors_are_awaited_until_the_deadline_or_their_jobs_end_and_tell_of_retries() -> None:
     invoker = Waiting()
     launches = Launches(
-        invoker, SilentCache(), Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
+        invoker,
+        SilentCache(),
+        Inline(),
+        Metrics(),
+        clock="wall",
+        memory_mb=MEMORY_MB,
+        timeout_s=TIMEOUT_S,
     )
     made = order(3)
     before = time.perf_counter()
     launches.expect(made)
-    launches.launch(made)
+    launch(launches, made)
     (awaited,) = invoker.awaited
     assert before <= awaited.until - made.plan.deadline_s <= time.perf_counter()
     assert awaited.after(made.plan.deadline_s / 2)
@@ -171,7 +190,7 @@ def test_all_rounds_a_job_may_have_open_fit_into_its_record_with_all_their_actor
     full = record().model_copy(update={"open_attempts": attempts})
     name = make_table()
     book = Book(DynamoDbTable.connect(name, region=REGION), now=lambda: 0.0)
-    book.create(full)
+    do(book.create(full))
     book.close()
     book = Book(DynamoDbTable.connect(name, region=REGION), now=lambda: 0.0)
     assert book.job("job") == full.model_copy(update={"position": 1})

@@ -1,10 +1,14 @@
 """What becomes of launches that were lost with a process, told over HTTP and in the cache."""
 
+import asyncio
+import random
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import pytest
 
 from services.scaler.book.book import Book
 from services.scaler.book.sqlite import SqliteTable
@@ -25,9 +29,10 @@ from tests.services.scaler.lambda_endpoint import (
     healthy,
     report,
 )
-from tests.services.scaler.launching.test_launches import Waiting
 from tests.services.scaler.rounds.test_order import planned
 from tests.services.scaler.running import Scaler, StartScaler
+from tests.services.scaler.services_without_network import Inline
+from tests.services.scaler.simulated_job import ChanceInvoker
 
 SMALL = {"actors": {"min": 2, "max": 4}, "evaluation": {"every_rounds": 2, "episodes": 1}}
 PATIENCE_S = 10.0
@@ -173,46 +178,44 @@ def test_an_answer_that_cannot_be_understood_does_not_end_the_watch(
             assert len(announced(cache, job, 5)) == 5
 
 
-class Pauses(Waiting):
-    """An invoker that remembers how long it was to pause, and closes after some pauses."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.seconds: list[float] = []
-        self.closed = threading.Event()
-        self._number = number
-
-    def pause(self, seconds: float) -> bool:
-        self.seconds.append(seconds)
-        if len(self.seconds) < self._number:
-            return True
-        self.closed.set()
-        return False
-
-
-def test_an_api_that_refuses_is_asked_ever_more_rarely(
-    tmp_path: Path, cache: TrajectoryCache
+async def test_an_api_that_refuses_is_asked_ever_more_rarely(
+    tmp_path: Path, cache: TrajectoryCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse() -> float:
+    pauses: list[float] = []
+    enough, sleep = asyncio.Event(), asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 7:
+            enough.set()
+        await sleep(0)
+
+    async def refuse() -> float:
         raise LambdaApiError("AccessDeniedException")
 
-    pauses = Pauses(7)
-    launches = Launches(pauses, cache, Metrics(), clock="wall", memory_mb=1024, timeout_s=60.0)
+    invoker = ChanceInvoker(random.Random(0), cruel=False)
+    launches = Launches(
+        invoker, cache, Inline(), Metrics(), clock="wall", memory_mb=1024, timeout_s=60.0
+    )
     lost = LostLaunches(
         book=Book(SqliteTable(tmp_path / "nitro.sqlite3"), now=lambda: 0.0),
         launches=launches,
         cache=cache,
+        cache_thread=Inline(),
         oldest_invocation_s=refuse,
         now=time.time,
         function_timeout_s=60.0,
     )
-    lost.watch(planned(0, 0))
-    assert pauses.closed.wait(PATIENCE_S)
-    assert pauses.seconds == [0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0]
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "sleep", pause)
+        lost.watch(planned(0, 0))
+        await enough.wait()
+        lost.close()
+    assert pauses[:7] == [0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0]
     lost.book.close()
 
 
-def test_aws_is_not_asked_what_it_never_tells() -> None:
-    function = LambdaFunction(Settings(auth="disabled"))
-    assert function.oldest_invocation_s() is None
+async def test_aws_is_not_asked_what_it_never_tells() -> None:
+    function = LambdaFunction(Settings(auth="disabled"), Inline())
+    assert await function.oldest_invocation_s() is None
     function.close()

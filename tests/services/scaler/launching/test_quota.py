@@ -1,13 +1,9 @@
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.quota import Concurrency, ConcurrencyQuota
-from tests.patience import ANSWER_S
 
 
 @pytest.mark.parametrize(
@@ -42,10 +38,10 @@ def test_never_more_than_asked_for_or_than_the_limit(
     assert 1 <= got <= min(requested, limit)
 
 
-def test_the_limit_is_remembered_and_survives_an_api_that_is_away() -> None:
+async def test_the_limit_is_remembered_and_survives_an_api_that_is_away() -> None:
     answers: list[int | None] = [10, None, 20]
 
-    def fetch() -> int:
+    async def fetch() -> int:
         answer = answers.pop(0)
         if answer is None:
             raise LambdaApiError("away")
@@ -53,32 +49,11 @@ def test_the_limit_is_remembered_and_survives_an_api_that_is_away() -> None:
 
     quota = ConcurrencyQuota(fetch, ttl_s=3600)
     assert quota.known is None
-    assert [quota.limit(), quota.limit(), quota.known] == [10, 10, 10]
+    assert [await quota.limit(), await quota.limit(), quota.known] == [10, 10, 10]
     impatient = ConcurrencyQuota(fetch, ttl_s=0)
     with pytest.raises(LambdaApiError):
-        impatient.limit()
-    assert impatient.limit() == 20
-
-
-def test_who_asks_while_the_limit_is_fetched_gets_the_last_one() -> None:
-    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
-    answers = [10, 20]
-
-    def fetch() -> int:
-        begun.release()
-        assert go_on.acquire(timeout=ANSWER_S)
-        return answers.pop(0)
-
-    quota = ConcurrencyQuota(fetch, ttl_s=0)
-    with ThreadPoolExecutor(1) as pool:
-        go_on.release()
-        assert pool.submit(quota.limit).result(ANSWER_S) == 10
-        assert begun.acquire(timeout=ANSWER_S)
-        fetching = pool.submit(quota.limit)
-        assert begun.acquire(timeout=ANSWER_S)
-        assert quota.limit() == 10
-        go_on.release()
-        assert fetching.result(ANSWER_S) == 20
+        await impatient.limit()
+    assert await impatient.limit() == 20
 
 
 @pytest.mark.parametrize(("own", "expected"), [(0, 64), (50, 50), (99, 1), (500, 1)])

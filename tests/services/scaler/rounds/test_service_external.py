@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.contracts.jobs import Job
+from shared.contracts.jobs import Job, ResumeRequest
 from shared.contracts.leases import Lease
 from shared.contracts.problem import Problem
 from shared.contracts.rounds import RoundPlan, RoundRequest
@@ -162,7 +162,7 @@ def test_one_whose_client_does_nothing_but_renew_its_lease_ends_with_its_limits(
         spent_at = capacity.rule.spent_at(scaler.record(job_id), now[0])
         now[0] = spent_at if limit == "budget" else now[0] + 2 * 3600.0
         assert scaler.http.put(f"/v1/leases/{lease.lease_id}").status_code == 200
-        capacity.reconcile()
+        scaler.reconcile()
         job = ended(scaler, job_id)
         assert job.stop_reason == ("budget" if limit == "budget" else "error")
         assert job.spent_usd <= budget_usd * (1 + 1e-9)
@@ -180,14 +180,14 @@ def test_one_that_has_money_again_when_its_end_is_decided_goes_on(
         now[0] = capacity.rule.spent_at(scaler.record(job_id), now[0])
         expire = capacity.expire
 
-        def meanwhile(*asked: Any) -> None:
-            assert scaler.http.post(
-                f"/v1/jobs/{job_id}/resume", json={"budget_usd": 5.0}
-            ).is_success
-            expire(*asked)
+        more = ResumeRequest(budget_usd=5.0)
+
+        async def meanwhile(*asked: Any) -> None:
+            await scaler.parts.jobs.resume(job_id, more)
+            await expire(*asked)
 
         capacity.expire = meanwhile
-        capacity.reconcile()
+        scaler.reconcile()
         assert scaler.job(job_id).status == "running"
 
 

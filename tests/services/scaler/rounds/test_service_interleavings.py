@@ -5,9 +5,10 @@ are played. Whatever the order, money spent and set aside stays within the budge
 happens once.
 """
 
+import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,7 +33,14 @@ from shared.contracts.rounds import RoundPlan, RoundRequest
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.money.test_budget import basis, with_budget
 from tests.services.scaler.running import curvature, result
-from tests.services.scaler.services_without_network import ALLOWANCE_S, TIMEOUT_S, Services
+from tests.services.scaler.services_without_network import (
+    ALLOWANCE_S,
+    TIMEOUT_S,
+    Services,
+    do,
+    settle,
+)
+from tests.services.scaler.simulated_job import Told
 
 _LEASE_S = 5.0
 _STEPS = 80
@@ -42,23 +50,24 @@ class Played(Invoker[RolloutTask, ActorReport]):
     """Invocations that end when, and after as long as, the simulation says."""
 
     def __init__(self) -> None:
-        self.flying: list[tuple[RolloutTask, Callable[[RolloutOutcome], None]]] = []
+        self.flying: list[tuple[RolloutTask, Told[RolloutTask, ActorReport]]] = []
         self.launched: Counter[tuple[int, int, str, int]] = Counter()
 
-    def submit(
+    async def run(
         self,
         tasks: Sequence[RolloutTask],
-        on_outcome: Callable[[RolloutOutcome], None],
+        on_outcome: Callable[[RolloutOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:
-        for task in tasks:
-            self.flying.append((task, on_outcome))
-            self.launched[(task.round, task.attempt, task.mode, task.actor_index)] += 1
+        ends = [(task, Told(on_outcome)) for task in tasks]
+        self.flying += ends
+        self.launched.update((t.round, t.attempt, t.mode, t.actor_index) for t in tasks)
+        await asyncio.gather(*(end.heard() for _, end in ends))
 
-    def pause(self, seconds: float) -> bool:
+    async def pause(self, seconds: float) -> bool:
         return False
 
-    def close(self, *, wait_s: float) -> bool:
+    async def close(self, *, wait_s: float) -> bool:
         return True
 
 
@@ -90,7 +99,7 @@ class World(Services):
         """Launches since the job was last started."""
         self.start()
         job = Job(job_id="job", spec=spec, environment=HOPPER, status="queued", created_at=0.0)
-        self.book.create(JobRecord(job=job, queued_at=0.0))
+        do(self.book.create(JobRecord(job=job, queued_at=0.0)))
         self.closed = 0
         self.plans: dict[int, RoundPlan] = {}
         self.deadlines: dict[int, float] = {}
@@ -123,7 +132,7 @@ class World(Services):
         return {n for n, plan in self.plans.items() if n >= oldest and plan.stop is None}
 
     def take_lease(self) -> None:
-        lease = self.leases.claim("learner")
+        lease = do(self.leases.claim("learner"))
         assert lease is not None
         self.lease_id = lease.lease_id
         self.asked = self.closed
@@ -145,23 +154,21 @@ class World(Services):
 
     def ask(self, index: int) -> None:
         self.table.forgets = self.random.random() < 0.2
+        before = self.played.launched.copy()
         try:
-            answer = self.rounds.plan("job", index, self.request(index))
+            plan = do(self.rounds.plan("job", index, self.request(index)))
         except StoreError:
-            answer = self.rounds.plan("job", index, self.request(index))
+            plan = do(self.rounds.plan("job", index, self.request(index)))
         self.table.forgets = False
-        if answer.order is not None:
-            before = self.played.launched.copy()
-            self.rounds.launch(answer.order)
-            self.launched += self.played.launched - before
-            assert max(self.launched.values()) == 1, "launched twice"
+        self.launched += self.played.launched - before
+        assert max(self.launched.values(), default=0) <= 1, "launched twice"
         launched = sum(key[0] == index and key[2] == "sample" for key in self.launched)
-        assert launched == answer.plan.num_actors, "not launched"
+        assert launched == plan.num_actors, "not launched"
         known = self.plans.get(index)
         if known is not None:
-            assert answer.plan.model_copy(update={"age_s": 0.0}) == known
-        self.plans[index] = answer.plan.model_copy(update={"age_s": 0.0})
-        self.deadlines.setdefault(index, self.now + answer.plan.deadline_s)
+            assert plan.model_copy(update={"age_s": 0.0}) == known
+        self.plans[index] = plan.model_copy(update={"age_s": 0.0})
+        self.deadlines.setdefault(index, self.now + plan.deadline_s)
 
     # --- what can happen --------------------------------------------------------------------
 
@@ -193,13 +200,13 @@ class World(Services):
             if not self.played.flying:
                 return
             at = self.random.randrange(len(self.played.flying))
-            task, on_end = self.played.flying.pop(at)
+            task, end = self.played.flying.pop(at)
             times = 2 if self.random.random() < self.extremes else 1
             longest = self.random.random() < self.extremes
             billed = tuple(
                 TIMEOUT_S if longest else self.random.uniform(0, TIMEOUT_S) for _ in range(times)
             )
-            on_end(
+            end.tell(
                 TaskOutcome(
                     task=task,
                     report=None,
@@ -209,25 +216,25 @@ class World(Services):
                     throttled=0,
                 )
             )
+            settle()
 
     def change_learner(self) -> None:
         """The learner hands the job back; the next resumes from the newest checkpoint."""
-        self.leases.give_up(self.lease_id)
+        do(self.leases.give_up(self.lease_id))
         self.take_lease()
 
     def restart_scaler(self) -> None:
         self.book.close()
         self.start()
-        self.rounds.adopt_orphans()
-        self.leases.extend_all()
+        do(self.rounds.adopt_orphans())
+        do(self.leases.extend_all())
 
     def fail_and_resume(self) -> None:
         """The job ends in the middle, and its user wants it to go on."""
-        self.finishing.finish(
-            "job", FinishRequest(lease_id=self.lease_id, status="failed", stop_reason="error")
-        )
+        failed = FinishRequest(lease_id=self.lease_id, status="failed", stop_reason="error")
+        do(self.finishing.finish("job", failed))
         try:
-            self.jobs.resume("job", ResumeRequest())
+            do(self.jobs.resume("job", ResumeRequest()))
         except ApiError:
             self.plans.clear()
             return
@@ -308,10 +315,8 @@ def play_world(world: World) -> None:
             break
     if world.record.lease is not None:
         world.land()
-        world.finishing.finish(
-            "job",
-            FinishRequest(lease_id=world.lease_id, status="stopped", stop_reason="user"),
-        )
+        stopped = FinishRequest(lease_id=world.lease_id, status="stopped", stop_reason="user")
+        do(world.finishing.finish("job", stopped))
     while world.played.flying:
         world.land()
 

@@ -185,7 +185,7 @@ def test_a_provisioned_environment_serves_one_open_round_at_a_time(
             assert lambdas.changed.wait_for(lambda: lambdas.provisioned == 6, 10)
             looks = lambdas.provisioned_reads
         for look in (1, 2):  # once the second has begun, the first has told
-            scaler.parts.capacity.reconcile()
+            scaler.reconcile()
             lambdas.wait_seen(provisioned_reads=looks + look)
         assert scaler.parts.capacity.ready == 6
         for index in range(2):

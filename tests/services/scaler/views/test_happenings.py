@@ -87,7 +87,7 @@ def test_only_the_newest_events_are_kept(scaler: Scaler) -> None:
     lease = scaler.begin(**SMALL)
     job_id = lease.job.job_id
     for _ in range(KEPT_EVENTS):
-        scaler.parts.leases.give_up(lease.lease_id)
+        scaler.call(scaler.parts.leases.give_up(lease.lease_id))
         lease = scaler.lease()
     page = told(scaler, job_id, after=0, limit=KEPT_EVENTS)
     assert page.last > 2 * KEPT_EVENTS

@@ -1,5 +1,6 @@
 """Log lines that name a job, over HTTP and from CloudWatch."""
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.views.files import LogPage
 from tests.services.scaler.running import Scaler, StartScaler
+from tests.services.scaler.services_without_network import Inline
 
 TIME = "2026-11-24 10:00:00,000"
 
@@ -90,8 +92,8 @@ def job(**changes: object) -> Job:
 
 
 def page_of(group: Group, of: Job, limit: int = 10) -> LogPage:
-    logs = CloudWatchLogs({"scaler": "scaler"}, group, now=lambda: NOW)
-    return log_page(logs, of, source=None, limit=limit)
+    logs = CloudWatchLogs({"scaler": "scaler"}, group, Inline(), now=lambda: NOW)
+    return asyncio.run(log_page(logs, of, source=None, limit=limit))
 
 
 def test_a_long_jobs_newest_lines_are_found() -> None:
@@ -127,17 +129,17 @@ def test_pages_without_a_line_of_the_job_are_counted_and_told() -> None:
 def test_viewers_share_what_was_read_and_a_failure_names_its_cause(scaler: Scaler) -> None:
     group = Group([(NOW, "line a-1")])
     group.throttled = True
-    logs = CloudWatchLogs({"scaler": "scaler"}, group, now=lambda: NOW)
+    logs = CloudWatchLogs({"scaler": "scaler"}, group, Inline(), now=lambda: NOW)
     with pytest.raises(LogsError, match="Rate exceeded"):
-        log_page(logs, job(), source=None, limit=10)
-    scaler.parts.logs = CloudWatchLogs({"scaler": "scaler"}, group)
+        asyncio.run(log_page(logs, job(), source=None, limit=10))
+    scaler.parts.logs = CloudWatchLogs({"scaler": "scaler"}, group, Inline())
     answer = scaler.http.get(f"/v1/jobs/{scaler.submit().job_id}/logs")
     assert (answer.status_code, "Rate exceeded" in answer.json()["detail"]) == (502, True)
     group.throttled = False
-    logs = CloudWatchLogs({"scaler": "scaler"}, group, now=lambda: NOW)
-    first = log_page(logs, job(), source=None, limit=10)
+    logs = CloudWatchLogs({"scaler": "scaler"}, group, Inline(), now=lambda: NOW)
+    first = asyncio.run(log_page(logs, job(), source=None, limit=10))
     asked = len(group.requests)
-    assert log_page(logs, job(), source=None, limit=10) == first
+    assert asyncio.run(log_page(logs, job(), source=None, limit=10)) == first
     assert len(group.requests) == asked
 
 
@@ -152,6 +154,6 @@ def test_lines_come_from_cloudwatch() -> None:
         for n, name in enumerate(("a-1", "other", "a-1"))
     ]
     client.put_log_events(logGroupName="scaler", logStreamName="s", logEvents=events)
-    logs = CloudWatchLogs({"scaler": "scaler"}, client)
-    page = log_page(logs, job, source=None, limit=10)
+    logs = CloudWatchLogs({"scaler": "scaler"}, client, Inline())
+    page = asyncio.run(log_page(logs, job, source=None, limit=10))
     assert [line.text for line in page.lines] == ["line 0 job='a-1'", "line 2 job='a-1'"]

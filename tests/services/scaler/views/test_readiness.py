@@ -1,9 +1,9 @@
 """Readiness on a clock of the test's, and of a running scaler that strangers ask in a loop."""
 
+import asyncio
 import itertools
 import socket
-import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import httpx
@@ -20,7 +20,7 @@ from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import StartScaler
 
 _STRANGERS = 45
-"""More than the threads that answer requests."""
+"""More than there are threads in the process."""
 
 
 class Rig:
@@ -28,14 +28,14 @@ class Rig:
         self.now, self.looks, self.there = 100.0, 0, True
         self.readiness = Readiness({"store": self._look}, every_s=10.0, now=lambda: self.now)
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         self.looks += 1
         if not self.there:
             raise StoreError("the disk is full")
 
     def after(self, seconds: float) -> tuple[dict[str, str], int]:
         self.now += seconds
-        return self.readiness.missing(), self.looks
+        return asyncio.run(self.readiness.missing()), self.looks
 
 
 def test_a_look_holds_for_a_while_and_what_is_missing_is_looked_for_sooner() -> None:
@@ -65,40 +65,41 @@ def test_all_that_is_missing_is_named_at_once() -> None:
         "store": StoreError("the disk is full"),
     }
 
-    def lacks(error: Exception) -> Callable[[], object]:
-        def check() -> object:
+    def lacks(error: Exception) -> Callable[[], Awaitable[object]]:
+        async def check() -> object:
             raise error
 
         return check
 
+    async def there() -> None: ...
+
     checks = {name: lacks(error) for name, error in errors.items()}
-    readiness = Readiness({**checks, "clock": lambda: None}, every_s=10.0, now=lambda: 0.0)
-    assert readiness.missing() == {
+    readiness = Readiness({**checks, "clock": there}, every_s=10.0, now=lambda: 0.0)
+    assert asyncio.run(readiness.missing()) == {
         "cache": "no answer",
         "lambda": "throttled",
         "store": "the disk is full",
     }
 
 
-def test_who_asks_during_a_look_gets_the_last_answer_at_once() -> None:
+async def test_who_asks_during_a_look_gets_the_last_answer_at_once() -> None:
     now, looks = [0.0], [0]
-    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+    begun, go_on = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
-    def look() -> None:
+    async def look() -> None:
         looks[0] += 1
         begun.release()
-        assert go_on.acquire(timeout=ANSWER_S)
+        await go_on.acquire()
         raise StoreError(f"the disk is full ({looks[0]})")
 
     readiness = Readiness({"store": look}, every_s=10.0, now=lambda: now[0])
     seen: list[dict[str, str]] = []
-    with ThreadPoolExecutor(1) as pool:
-        for now[0] in (0.0, 60.0):
-            looking = pool.submit(readiness.missing)
-            assert begun.acquire(timeout=ANSWER_S)
-            seen.append(readiness.missing())
-            go_on.release()
-            seen.append(looking.result(ANSWER_S))
+    for now[0] in (0.0, 60.0):
+        looking = asyncio.create_task(readiness.missing())
+        await begun.acquire()
+        seen.append(await readiness.missing())
+        go_on.release()
+        seen.append(await looking)
     assert "under way" in seen[0]["store"]
     assert seen[1:] == [{"store": f"the disk is full ({n})"} for n in (1, 1, 2)]
     assert looks == [2]
@@ -111,7 +112,7 @@ def test_lambda_that_never_answers_keeps_no_learner_waiting(start_scaler: StartS
     ):
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with start_scaler(lambda_endpoint_url=url) as scaler:
-            add_job(scaler.parts.book, "job")
+            scaler.call(add_job(scaler.parts.book, "job"))
             lease = scaler.lease()
             ready = scaler.http.base_url.join("/readyz")
             asking = [

@@ -9,6 +9,7 @@ from nitro.runs.reading import read_job
 from services.scaler.book.records import JobRecord, RoundEntry
 from services.scaler.views.stretches import CurveStretches
 from tests.nitro.synthetic_run import JOB_ID, write_run
+from tests.services.scaler.services_without_network import do
 
 
 class CountedBook(RunFolderBook):
@@ -23,7 +24,7 @@ class CountedBook(RunFolderBook):
 def book(tmp_path: Path) -> CountedBook:
     folder = write_run(tmp_path, rounds=12)
     found = CountedBook(tmp_path / "runs.sqlite3", {JOB_ID: folder})
-    found.create(folder_record(folder, read_job(folder)))
+    do(found.create(folder_record(folder, read_job(folder))))
     return found
 
 

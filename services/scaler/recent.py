@@ -1,0 +1,78 @@
+"""Answers that are costly to get, kept for some seconds for everybody who asks."""
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+_MOST = 64
+"""Answers that are kept at a time."""
+_AGAIN_S = 1.0
+"""How soon an answer that has never come is asked for again."""
+
+
+@dataclass(kw_only=True, eq=False)
+class _Kept(Generic[V]):
+    getting: asyncio.Future[None] | None = None
+    """While somebody gets it."""
+    answers: tuple[V, ...] = ()
+    """The newest one, if there has been any."""
+    failure: Exception | None = None
+    """Why there is none."""
+    good_until: float = -math.inf
+
+
+@dataclass(kw_only=True, eq=False)
+class Recent(Generic[K, V]):
+    """Gets each answer at most once in `ttl_s`, for one caller at a time.
+
+    While it is got anew, or if that fails, the others are given the one before. Only for the first
+    of all they wait; if that fails they share the failure, for a second.
+    """
+
+    get: Callable[[K], Awaitable[V]]
+    fails_with: type[Exception]
+    """What `get` raises where it has no answer now."""
+    ttl_s: float
+    now: Callable[[], float] = time.monotonic
+    """Seconds of a clock that never goes back."""
+    _kept: OrderedDict[K, _Kept[V]] = field(default_factory=OrderedDict)
+
+    async def of(self, key: K) -> V:
+        """Return an answer; raises `fails_with` if there has been none yet."""
+        kept = self._kept.setdefault(key, _Kept())
+        self._kept.move_to_end(key)
+        while len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+        first = not kept.answers and kept.failure is None
+        if self.now() >= kept.good_until and (kept.getting is None or first):
+            if kept.getting is None:
+                kept.getting = asyncio.ensure_future(self._get_again(key, kept))
+            # Whoever leaves must not take the answer from the others.
+            await asyncio.shield(kept.getting)
+        if kept.answers:
+            return kept.answers[0]
+        assert kept.failure is not None
+        raise kept.failure.with_traceback(None)
+
+    def known(self, key: K) -> V | None:
+        """Return the newest answer, however old, without asking; None if there was none."""
+        kept = self._kept.get(key)
+        return kept.answers[0] if kept is not None and kept.answers else None
+
+    async def _get_again(self, key: K, kept: _Kept[V]) -> None:
+        good_s = self.ttl_s
+        try:
+            kept.answers = (await self.get(key),)
+        except self.fails_with as error:
+            kept.failure = error
+            if not kept.answers:
+                good_s = min(_AGAIN_S, self.ttl_s)
+        finally:
+            kept.getting = None
+        kept.good_until = self.now() + good_s
