@@ -2,7 +2,7 @@
 
 A round is up to a thousand requests at a time. With a parser in C and nothing between it and the
 socket, one costs a quarter of the processor time that it costs on a thread of its own
-(docs/decisions/057). Nothing is sent again here: whoever asks decides about that.
+(docs/decisions/058). Nothing is sent again here: whoever asks decides about that.
 """
 
 import asyncio
