@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nitro.pool.policy_maps import PolicyMap
     from nitro.pool.stopping import PoolStopped
     from nitro.python.run import Run, load, load_runs
+    from nitro.python.sweep import Sweep, load_sweep, sweep
     from nitro.python.training import train
     from nitro.runs.evaluate import EvaluationReport
     from shared.contracts.job_spec import JobSpec
@@ -49,9 +50,12 @@ __all__ = [
     "PoolStopped",
     "RoundLine",
     "Run",
+    "Sweep",
     "load",
     "load_runs",
+    "load_sweep",
     "measure_curvature",
+    "sweep",
     "train",
 ]
 
@@ -69,9 +73,12 @@ _HOMES = {
     "PoolStopped": "nitro.pool.stopping:PoolStopped",
     "RoundLine": "shared.contracts.rounds:RoundLine",
     "Run": "nitro.python.run:Run",
+    "Sweep": "nitro.python.sweep:Sweep",
     "load": "nitro.python.run:load",
     "load_runs": "nitro.python.run:load_runs",
+    "load_sweep": "nitro.python.sweep:load_sweep",
     "measure_curvature": "nitro.pool.curvature:measure_curvature",
+    "sweep": "nitro.python.sweep:sweep",
     "train": "nitro.python.training:train",
 }
 """Where each name is, as `module:name`."""

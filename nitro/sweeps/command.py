@@ -85,6 +85,35 @@ def run(
     algorithm: Annotated[str | None, _job(metavar="ppo|impact|impala", help="Of all jobs.")] = None,
     preset: Annotated[str | None, _job(metavar="paper|standard", help="Of all jobs.")] = None,
     name: Annotated[str | None, _job(help="What to call the sweep.")] = None,
+    search: Annotated[
+        list[str] | None,
+        _searching(
+            metavar="FIELD=LOW:HIGH[:log][:int]",
+            help="Look for the best value of a field; repeatable.",
+        ),
+    ] = None,
+    trials: Annotated[int | None, _searching(help="Sets of values; default: 16.", min=1)] = None,
+    sampler: Annotated[
+        str | None, _searching(metavar="random|tpe", help="tpe is Optuna's; default: random.")
+    ] = None,
+    batch: Annotated[
+        int | None,
+        _searching(help="Trials drawn together; default: all, or a quarter with tpe.", min=1),
+    ] = None,
+    rungs: Annotated[
+        str | None,
+        _searching(metavar="STEPS,STEPS,...", help="Where all pause, and the best go on."),
+    ] = None,
+    keep: Annotated[float | None, _searching(help="Part that goes on; default: 0.5.")] = None,
+    finalists: Annotated[
+        int | None, _searching(help="Best trials to train with fresh seeds; default: 1.", min=0)
+    ] = None,
+    final_seeds: Annotated[
+        int | None, _searching(help="Seeds of each finalist; default: 10.", min=1)
+    ] = None,
+    search_seed: Annotated[
+        int | None, _searching(help="Seed of the values that are drawn; default: 0.", min=0)
+    ] = None,
     budget_usd: Budget = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show jobs, minutes and dollars; train nothing.")
@@ -101,6 +130,7 @@ def run(
     It ends with 0, with 1 if a job failed or had no money, with 130 if it was stopped.
     """
     from nitro.sweeps.folder import Asked
+    from nitro.sweeps.search_spec import searched
     from nitro.sweeps.spec import sweep_spec
     from nitro.sweeps.sweeping import begin
 
@@ -112,6 +142,17 @@ def run(
         "job": _job_fields(assignments or [], algorithm=algorithm, preset=preset),
         "name": name,
         "budget_usd": budget_usd,
+        "search": searched(
+            search or [],
+            trials=trials,
+            sampler=sampler,
+            batch=batch,
+            rungs=rungs,
+            keep=keep,
+            finalists=finalists,
+            final_seeds=final_seeds,
+            seed=search_seed,
+        ),
     }
     asked = Asked(
         spec=sweep_spec(spec, {k: v for k, v in given.items() if v not in (None, {})}),
@@ -252,22 +293,27 @@ def _price(
     """Tell what a sweep would take and cost."""
     from nitro.local.own_environments import own_packages, require_registered
     from nitro.sweeps.folder import SweepFolder
+    from nitro.sweeps.grid import expand
     from nitro.sweeps.place import is_here, parallel_jobs
-    from nitro.sweeps.price import SweepPrice, measure_here, price_table, priced
-    from nitro.sweeps.sweeping import first_rows
+    from nitro.sweeps.price import SweepPrice, measure_here, price_table, priced, priced_search
+    from nitro.sweeps.sweeping import most_rows
     from nitro.tables import Output
 
-    name = asked.spec.known_name
-    rows = first_rows(asked.spec, runs_dir)
+    spec, name = asked.spec, asked.spec.known_name
+    rows = [] if spec.search is not None else expand(spec, runs_dir=runs_dir)
     here = is_here(SweepFolder(runs_dir, name), api_url)
-    at_once = parallel_jobs(parallel, rows=len(rows), here=here)
+    at_once = parallel_jobs(parallel, rows=most_rows(spec, rows), here=here)
     own_packages(asked.environment_packages or None)
     for env_id in asked.spec.environments:
         require_registered(env_id)
     typer.echo("measuring each kind of job on this machine, for some seconds", err=True)
+    if spec.search is None:
+        groups = priced(rows, measure_here)
+    else:
+        groups = priced_search(spec, spec.search, measure_here, runs_dir=runs_dir)
     found = SweepPrice(
         name=name,
-        groups=priced(rows, measure_here),
+        groups=groups,
         parallel=at_once.jobs,
         parallel_reason=at_once.reason,
         budget_usd=asked.spec.budget_usd,

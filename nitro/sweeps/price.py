@@ -1,13 +1,19 @@
 """What a sweep would take and cost, before any of it is trained: as `nitro plan` foretells it."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
 from nitro.errors import CommandError
 from nitro.spec.total_steps import planned_steps
+from nitro.sweeps.grid import row_of
 from nitro.sweeps.rows import Row
+from nitro.sweeps.sampling import random_values
+from nitro.sweeps.search import work
+from nitro.sweeps.search_spec import SearchSpec
+from nitro.sweeps.spec import SweepSpec
 from nitro.tables import columns_table
 
 if TYPE_CHECKING:
@@ -76,6 +82,27 @@ def priced(rows: Sequence[Row], measure: Measure) -> list[Priced]:
         else:
             found.append(Priced(**told, minutes=jobs * each[0] / 60, usd=jobs * each[1]))
     return found
+
+
+def priced_search(
+    spec: SweepSpec, search: SearchSpec, measure: Measure, *, runs_dir: Path
+) -> list[Priced]:
+    """Return what a search would take, the jobs that pause at a rung for good considered."""
+    values = random_values(search, 0)
+    row = row_of(spec, spec.environments[0], "trials", values, seed=0, runs_dir=runs_dir)
+    (one,) = priced([row], measure)
+    jobs = search.trials * len(spec.seeds)
+    whole = work(search, one.env_steps) * len(spec.seeds) if one.env_steps else float(jobs)
+    anew = search.finalists * search.final_seeds
+    found = [_times(one, "trials", jobs, whole)]
+    return [*found, _times(one, "finalists", anew, anew)] if anew else found
+
+
+def _times(one: Priced, setting: str, jobs: int, whole: float) -> Priced:
+    minutes = None if one.minutes is None else whole * one.minutes
+    usd = None if one.usd is None else whole * one.usd
+    changed = {"setting": setting, "jobs": jobs, "minutes": minutes, "usd": usd}
+    return one.model_copy(update=changed)
 
 
 def measure_here(spec: "JobSpec", steps: int) -> tuple[float, float]:

@@ -4,6 +4,7 @@ Returns of different environments cannot be averaged as they are. Over all envir
 scores: 0 is the mean return of untrained policies, 1 the best interquartile mean of any setting.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Self
 
@@ -11,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from nitro.sweeps.rows import Row, RowStatus
+from nitro.sweeps.search import trials_of
 from nitro.sweeps.statistics import (
     Array,
     Estimate,
@@ -75,6 +77,20 @@ class Overall(BaseModel):
     """How probable it is that a run of it has more than one of the first setting."""
 
 
+class Tried(BaseModel):
+    """One trial of a search."""
+
+    model_config = ConfigDict(frozen=True)
+
+    trial: int
+    setting: str
+    mark: float | None
+    """Environment steps of the rung where it paused for good; None: it came to its end."""
+    final_return: float | None
+    """Interquartile mean over seeds, at its rung or end."""
+    spent_usd: float
+
+
 class Results(BaseModel):
     """What a sweep found; the fields are keys of `nitro sweep show --json`."""
 
@@ -84,6 +100,8 @@ class Results(BaseModel):
     groups: list[Group]
     overall: list[Overall]
     """Empty unless every setting has a run that was trained to its end on every environment."""
+    trials: list[Tried]
+    """Of a search, the best first."""
     spent_usd: float
     budget_usd: float | None
     unfinished: list[tuple[str, RowStatus, str]]
@@ -92,6 +110,8 @@ class Results(BaseModel):
 
 def results(name: str, rows: Sequence[Row], *, budget_usd: float | None) -> Results:
     """Sum rows up."""
+    spent_usd = sum(row.spent_usd for row in rows)
+    searched, rows = rows, [row for row in rows if row.trial is None or row.final]
     environments = [*dict.fromkeys(row.env_id for row in rows)]
     settings = [*dict.fromkeys(row.setting for row in rows)]
     groups = [
@@ -104,10 +124,31 @@ def results(name: str, rows: Sequence[Row], *, budget_usd: float | None) -> Resu
         name=name,
         groups=groups,
         overall=_overall(rows, environments, settings),
-        spent_usd=sum(row.spent_usd for row in rows),
+        trials=_trials(searched),
+        spent_usd=spent_usd,
         budget_usd=budget_usd,
-        unfinished=[(r.key, r.status, r.reason) for r in rows if r.status not in COUNTED],
+        unfinished=[
+            (r.key, r.status, r.reason)
+            for r in searched
+            if r.status not in COUNTED and r.status != "paused"
+        ],
     )
+
+
+def _trials(rows: Sequence[Row]) -> list[Tried]:
+    trials = trials_of(rows)
+    # Those that came further are better: they were promoted for it.
+    ranked = sorted(trials, key=lambda each: (-each.mark, -each.value, each.index))
+    return [
+        Tried(
+            trial=each.index,
+            setting=each.rows[0].setting,
+            mark=None if math.isinf(each.mark) else each.mark,
+            final_return=None if math.isinf(each.value) else each.value,
+            spent_usd=sum(row.spent_usd for row in each.rows),
+        )
+        for each in ranked
+    ]
 
 
 def final_returns(rows: Sequence[Row]) -> Array:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from pydantic import JsonValue
+
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.message import Count, JobId, Message, Number, PositiveFloat
 
@@ -78,6 +80,8 @@ class Row(Message):
     """Environment steps with which it is done, where its rounds do not say so."""
     trial: Count | None = None
     """Of a search; finalists have that of the trial whose values they have."""
+    values: dict[str, JsonValue] = {}
+    """Of a trial: what was drawn, by dotted path."""
     final: bool = False
     """Whether it is a finalist's fresh seed."""
     outcome: Outcome | None = None

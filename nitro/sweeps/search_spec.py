@@ -1,10 +1,12 @@
 """What a search looks for, and by which rungs it promotes."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from nitro.errors import CommandError
+from nitro.spec.total_steps import parse_steps
 from shared.contracts.message import Count, Message, Number, PositiveInt
 
 Sampler = Literal["random", "tpe"]
@@ -69,7 +71,25 @@ class SearchSpec(Message):
         return self.batch or (self.trials if self.sampler == "random" else -(-self.trials // 4))
 
 
-def parse_range(text: str) -> tuple[str, dict[str, object]]:
+def searched(ranges: Sequence[str], *, rungs: str | None, **options: JsonValue) -> JsonValue:
+    """Return the fields of a search that options ask for; None where they ask for none.
+
+    Raises:
+        CommandError: An option has a wrong form.
+    """
+    fields: dict[str, JsonValue] = {}
+    for text in ranges:
+        field, bounds = parse_range(text)
+        fields[field] = bounds
+    given: dict[str, JsonValue] = {k: v for k, v in options.items() if v is not None}
+    if rungs is not None:
+        given["rungs"] = [parse_steps(each) for each in rungs.split(",")]
+    if fields:
+        given["fields"] = fields
+    return given or None
+
+
+def parse_range(text: str) -> tuple[str, dict[str, JsonValue]]:
     """Read `FIELD=LOW:HIGH`, with `:log`, `:int` or both behind it.
 
     >>> parse_range("hyperparameters.learning_rate=1e-4:1e-2:log")
@@ -82,7 +102,7 @@ def parse_range(text: str) -> tuple[str, dict[str, object]]:
     low, _, rest = words.partition(":")
     high, *kinds = rest.split(":")
     try:
-        bounds = {"low": float(low), "high": float(high)}
+        bounds: dict[str, JsonValue] = {"low": float(low), "high": float(high)}
     except ValueError:
         bounds = {}
     if not bounds or not field or not {*kinds} <= {"log", "int"}:

@@ -15,6 +15,8 @@ from nitro.sweeps.place import is_here, open_place, parallel_jobs
 from nitro.sweeps.results import Results, results
 from nitro.sweeps.rows import Row
 from nitro.sweeps.runner import Plan, Runner, View
+from nitro.sweeps.sampling import require_optuna
+from nitro.sweeps.search import SearchPlan
 from nitro.sweeps.spec import SweepSpec
 
 PICTURE = "sweep.png"
@@ -45,21 +47,17 @@ def begin(runs_dir: Path, asked: Asked) -> SweepFolder:
         if asked.spec.budget_usd not in (None, before.budget_usd):
             folder.raise_budget(asked.spec.budget_usd or 0.0)
         return folder
-    folder.begin(asked, first_rows(asked.spec, runs_dir))
+    if asked.spec.search is None:
+        folder.begin(asked, expand(asked.spec, runs_dir=runs_dir))
+        return folder
+    if asked.spec.search.sampler == "tpe":
+        require_optuna()
+    folder.begin(asked, [])
     return folder
 
 
 def _same(spec: SweepSpec) -> SweepSpec:
     return spec.model_copy(update={"budget_usd": None, "name": spec.known_name})
-
-
-def first_rows(spec: SweepSpec, runs_dir: Path) -> list[Row]:
-    """Return the rows that a sweep begins with.
-
-    Raises:
-        CommandError: A job is wrong.
-    """
-    return expand(spec, runs_dir=runs_dir)
 
 
 def run_sweep(
@@ -88,6 +86,7 @@ def run_sweep(
         asked, rows = folder.asked(), folder.rows()
         plan = plan_of(asked.spec, folder)
         rows = plan(rows)
+        folder.write(rows)
         if {row.status for row in rows} <= {"finished", "paused"}:
             return rows
         here = is_here(folder, how.api_url)
@@ -121,14 +120,15 @@ def run_sweep(
 
 def plan_of(spec: SweepSpec, folder: SweepFolder) -> Plan:
     """Return what adds and promotes rows: nothing, in a grid."""
-    del spec, folder
-    return lambda rows: rows
+    return (lambda rows: rows) if spec.search is None else SearchPlan(spec, spec.search, folder)
 
 
 def most_rows(spec: SweepSpec, rows: Sequence[Row]) -> int:
     """Return how many jobs may be open at once, as far as the sweep goes."""
-    del spec
-    return len(rows)
+    search = spec.search
+    if search is None:
+        return len(rows)
+    return max(search.batch_size * len(spec.seeds), search.finalists * search.final_seeds)
 
 
 def stop_jobs(folder: SweepFolder, api: Api) -> int:

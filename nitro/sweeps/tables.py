@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from nitro.runs.summary import duration
-from nitro.sweeps.results import Group, Results
+from nitro.sweeps.results import Group, Results, Tried
 
 Format = Literal["text", "markdown", "latex", "csv"]
 _HEADINGS = ("environment", "setting", "IQM [95 %]", "seeds", "best", "steps", "time", "USD")
 _LATEX = re.compile(r"[&%$#_{}]")
+_TRIALS = ("trial", "IQM", "went to", "USD")
 FEW_SEEDS = 10
 """Below this a claim has wide intervals."""
 
@@ -24,7 +25,9 @@ def told(found: Results, form: Format) -> str:
 def text(found: Results) -> str:
     """Return results for a terminal."""
     cells = [list(_HEADINGS), *([*_cells(group)] for group in found.groups)]
-    lines = [*_aligned(cells), ""]
+    lines = [*_aligned(cells), ""] if found.groups else []
+    if found.trials:
+        lines += [*_aligned([list(_TRIALS), *map(_trial, found.trials)]), ""]
     if found.overall:
         lines += [
             *_aligned([["all environments", "score", "better than the first"], *_all(found)]),
@@ -40,6 +43,8 @@ def markdown(found: Results) -> str:
         first = found.overall[0].setting
         heads = ("all environments", "score, IQM [95 %]", f"P(better than {first})")
         lines += ["", *_markdown(heads, _all(found))]
+    if found.trials:
+        lines += ["", *_markdown(_TRIALS, [*map(_trial, found.trials)])]
     return "\n".join([*lines, "", *notes(found)])
 
 
@@ -91,7 +96,7 @@ def notes(found: Results) -> list[str]:
     if found.budget_usd is not None:
         cost += f", of {found.budget_usd:g}"
     lines = [f"Interquartile means of last evaluations, 95 % bootstrap intervals; {cost}."]
-    fewest = min((group.seeds for group in found.groups), default=0)
+    fewest = min((group.seeds for group in found.groups), default=FEW_SEEDS)
     if fewest < FEW_SEEDS:
         lines.append(f"{fewest} seeds say little: a claim needs about {FEW_SEEDS}.")
     for key, status, why in found.unfinished:
@@ -111,6 +116,15 @@ def _cells(group: Group) -> tuple[str, ...]:
         duration(group.wall_s),
         f"{group.spent_usd:.4f}",
     )
+
+
+def _trial(tried: Tried) -> list[str]:
+    return [
+        tried.setting,
+        "–" if tried.final_return is None else f"{tried.final_return:.1f}",
+        "the end" if tried.mark is None else f"{tried.mark:,.0f} steps",
+        f"{tried.spent_usd:.4f}",
+    ]
 
 
 def _all(found: Results) -> list[list[str]]:
