@@ -121,6 +121,9 @@ def parse(arguments: list[str], *, whole: bool) -> dict[str, object]:
     """
     command, path = get_command(app), "nitro"
     while (known := getattr(command, "commands", None)) and arguments and arguments[0][0] != "-":
+        usual = getattr(command, "usual", None)
+        if usual is not None and arguments[0] not in known:
+            arguments = [usual, *arguments]
         command, path, arguments = known[arguments[0]], f"{path} {arguments[0]}", arguments[1:]
     if known and not whole:
         return {}  # a group of commands is named, not typed

@@ -24,12 +24,14 @@ _where = partial(typer.Option, rich_help_panel="Where")
 
 
 class _RunByDefault(TyperGroup):
-    """A group whose first command is meant where none is named."""
+    """A group with a command that is meant where none is named."""
+
+    usual = "run"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
         if args and args[0] not in self.commands and args[0] != "--help":
-            args = ["run", *args]
+            args = [self.usual, *args]
         return super().parse_args(ctx, args)
 
 
