@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
+from learning.data.transitions import Replay
 from learning.detectors.detector import PolicySamples
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload
@@ -11,11 +12,19 @@ from shared.trajectory.trajectory import Trajectory
 
 
 class Trained(Protocol):
-    """A policy and value function that is being learned."""
+    """A policy that is being learned."""
 
     @property
-    def network(self) -> ActorCritic:
-        """The present policy and value function."""
+    def network(self) -> ActorCritic | None:
+        """The present policy and value function; None where detectors are shown nothing."""
+        ...
+
+    @property
+    def replay(self) -> Replay | None:
+        """Steps that checkpoints save by appending; None where `state` holds everything.
+
+        It is empty when `load_state` is called, and restored next.
+        """
         ...
 
     def policy_payload(self) -> PolicyPayload:
@@ -32,7 +41,7 @@ class Trained(Protocol):
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars.
 
-        Trajectories that wait to be learned from are part of it.
+        Trajectories that wait to be learned from are part of it, a `replay` is not.
         """
         ...
 
@@ -63,12 +72,21 @@ class Algorithm(Trained, Protocol):
 
 
 class OffPolicyAlgorithm(Trained, Protocol):
-    """Learns from trajectories of several policy versions, as they come: IMPACT, IMPALA.
+    """Learns from trajectories of several policy versions, as they come: IMPACT, IMPALA, SAC.
 
     The loop adds what arrived, calls `update` while `ready` says so, and tells with `advance` which
     version the policy is after it; it publishes those versions that actors will fetch. Trajectories
     come in the order of `add`; equal calls from equal state give equal bits.
     """
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it learns from one whole round after the other.
+
+        Equal seeds then give equal bits although rounds overlap: nothing depends on what comes
+        first.
+        """
+        ...
 
     def add(self, trajectories: Sequence[Trajectory]) -> None:
         """Take in trajectories, in this order; every full batch of them becomes fresh.

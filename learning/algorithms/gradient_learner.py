@@ -25,6 +25,7 @@ from torch import Tensor
 from learning.algorithms.policy_update import StateArrays, StateScalars
 from learning.algorithms.saved_state import generator_from, require_same_form, require_scalars
 from learning.data.normalisation import Normalisation
+from learning.data.transitions import Replay
 from learning.detectors.detector import UpdateStart
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
@@ -43,6 +44,9 @@ H = TypeVar("H", bound=PpoHyperparameters | ImpactHyperparameters | ImpalaHyperp
 
 class GradientLearner(Generic[H]):
     """A network that is learned by gradient steps on one device."""
+
+    replay: Replay | None = None
+    """None: `state` holds everything."""
 
     def __init__(
         self,

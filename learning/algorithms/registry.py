@@ -12,6 +12,7 @@ from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
+from learning.algorithms.sac import Sac
 from learning.algorithms.whole_rounds import WholeRounds
 from learning.updates.steps import StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -40,7 +41,11 @@ class Builder(Protocol[A_co]):
 
 
 ON_POLICY: dict[str, Builder[Algorithm]] = {"ppo": Ppo}
-OFF_POLICY: dict[str, Builder[OffPolicyAlgorithm]] = {"impact": Impact, "impala": Impala}
+OFF_POLICY: dict[str, Builder[OffPolicyAlgorithm]] = {
+    "impact": Impact,
+    "impala": Impala,
+    "sac": Sac,
+}
 
 
 def build_algorithm(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from learning.algorithms.algorithm import OffPolicyAlgorithm
 from learning.algorithms.policy_update import PolicyUpdate, UpdateTally
 from learning.data.fragments import in_actor_order
+from learning.data.transitions import Replay
 from learning.networks.actor_critic import ActorCritic
 from shared.trajectory.trajectory import Trajectory
 
@@ -27,9 +28,14 @@ class WholeRounds:
         self.begin_from = algorithm.begin_from
 
     @property
-    def network(self) -> ActorCritic:
-        """The present policy and value function."""
+    def network(self) -> ActorCritic | None:
+        """The present policy and value function, if detectors are shown one."""
         return self._algorithm.network
+
+    @property
+    def replay(self) -> Replay | None:
+        """The algorithm's, if it has one."""
+        return self._algorithm.replay
 
     def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         """Improve the policy with one round of trajectories, in whatever order they arrived.

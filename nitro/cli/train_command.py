@@ -33,7 +33,8 @@ Env = Annotated[
 Algorithm = Annotated[
     str | None,
     _job_option(
-        metavar="ppo|impact|impala", help="Learning algorithm; rounds of impact and impala overlap."
+        metavar="ppo|impact|impala|sac",
+        help="Learning algorithm; rounds of all but ppo overlap. sac is for continuous actions.",
     ),
 ]
 PresetName = Annotated[

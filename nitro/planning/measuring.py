@@ -287,7 +287,7 @@ def learner_s(
 
 def _measured(algorithm: Algorithm, detector: Detector) -> None:
     samples = algorithm.samples()
-    if samples is not None:
+    if algorithm.network is not None and samples is not None:
         detector.measure(algorithm.network, replace(samples, start=None))
 
 

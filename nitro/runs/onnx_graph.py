@@ -152,6 +152,8 @@ class _Graph:
         if metadata["log_std"] == "state_dependent":
             begin, end, axis = (np.array([n], np.int64) for n in (0, len(action.low), 1))
             values = self._node("Slice", values, *map(self._constant, (begin, end, axis)))
+        if metadata["distribution"] == "squashed_gaussian":
+            values = self._node("Tanh", values)
         low, high = np.array(action.low), np.array(action.high)
         if metadata.get("action_mapping", "rescale") == "rescale":
             # Halved before they are subtracted, as in `shared.policy.action_mapping`.

@@ -85,6 +85,8 @@ class Policy:
             return np.stack(chosen, axis=1) + np.array(start or [0])
         low, high = (np.array(self._numbers(f"action_{end}", float)) for end in ("low", "high"))
         action = outputs[:, : len(low)]
+        if self._said["distribution"] == "squashed_gaussian":
+            action = np.tanh(action)
         if self._said.get("action_mapping", "rescale") == "rescale":
             # Halved before they are subtracted: they may be as far apart as float32 goes.
             action = action * (high / 2 - low / 2) + (high / 2 + low / 2)

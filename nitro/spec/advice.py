@@ -15,7 +15,7 @@ from shared.contracts.going_on import (
 )
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import FixedScaling
-from shared.hyperparameters.common import CommonHyperparameters
+from shared.hyperparameters.common import Hyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.service.cores import usable_cores
 
@@ -44,7 +44,7 @@ class TimeRange:
 def advice(
     spec: JobSpec,
     environment: EnvironmentSpec,
-    hyperparameters: CommonHyperparameters,
+    hyperparameters: Hyperparameters,
     *,
     rounds: int,
     cpu_cores: int | None,
@@ -134,7 +134,7 @@ def _too_short(
 def time_on_cpu(
     spec: JobSpec,
     environment: EnvironmentSpec,
-    hyperparameters: CommonHyperparameters,
+    hyperparameters: Hyperparameters,
     *,
     rounds: int,
     cores: int,

@@ -19,7 +19,7 @@ from shared.contracts.going_on import resized
 from shared.contracts.job_spec import PRESET_WARM, Warm
 from shared.contracts.jobs import resolve_for
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
-from shared.hyperparameters.common import CommonHyperparameters
+from shared.hyperparameters.common import Hyperparameters
 from shared.hyperparameters.horizons import STANDARD_HORIZONS, Horizon, preset_horizon
 from shared.hyperparameters.presets import Preset, complete_sets
 
@@ -128,10 +128,10 @@ def preset_reports(name: str | None = None, preset: str | None = None) -> list[P
             algorithm=of,
             preset=kind,
             images=images,
-            horizon=preset_horizon(kind),
+            horizon=preset_horizon(kind, algorithm=of),
             warm=PRESET_WARM[kind],
             learner=PRESET_LEARNER[kind],
-            horizons=STANDARD_HORIZONS if kind == "standard" else {},
+            horizons=STANDARD_HORIZONS if kind == "standard" and of != "sac" else {},
             hyperparameters=_rows(values, preset=kind),
         )
         for images in (False, True)
@@ -140,7 +140,7 @@ def preset_reports(name: str | None = None, preset: str | None = None) -> list[P
     ]
 
 
-def _rows(values: CommonHyperparameters, *, preset: Preset) -> tuple[HyperparameterRow, ...]:
+def _rows(values: Hyperparameters, *, preset: Preset) -> tuple[HyperparameterRow, ...]:
     shown = values.model_dump(mode="json")
     rows = []
     for name, field in type(values).model_fields.items():

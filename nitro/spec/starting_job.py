@@ -50,6 +50,10 @@ _PENDULUM = replace(
     reason="Pendulum, docs/results/first_results.md",
 )
 _ATARI = StartingJob(samples_per_round=1024)
+_SAC_FEWER_STEPS = 5
+"""SAC learns from fewer steps, and takes a gradient step for each."""
+_SAC_ROUND = 256
+"""Steps of its rounds: its actors' policy is as many gradient steps old, at most twice."""
 _BY_NAME: Mapping[str, StartingJob] = {
     "ALE/": _ATARI,
     **dict.fromkeys(("Acrobot-", "CartPole-", "MountainCar-"), _DISCRETE),
@@ -59,10 +63,14 @@ _BY_NAME: Mapping[str, StartingJob] = {
 """By the first letters of the environment's name; all others have the usual one."""
 
 
-def starting_job(env_id: str) -> StartingJob:
+def starting_job(env_id: str, algorithm: str = "ppo") -> StartingJob:
     """Return how long and how to train on an environment of which nothing but its name is known."""
     named = (job for prefix, job in _BY_NAME.items() if env_id.startswith(prefix))
-    return next(named, StartingJob())
+    usual = next(named, StartingJob())
+    if algorithm != "sac":
+        return usual
+    fewer = usual.total_steps // _SAC_FEWER_STEPS
+    return replace(usual, total_steps=fewer, samples_per_round=_SAC_ROUND)
 
 
 def train_spec(
@@ -103,7 +111,7 @@ def train_spec(
             "train this job"
         )
     if completed and not rounds_said and total_steps is None and planned_steps(spec) is not None:
-        total_steps = starting_job(spec.env_id).total_steps
+        total_steps = starting_job(spec.env_id, spec.algorithm).total_steps
     if total_steps is not None:
         _say(raw, "stop", "max_rounds", rounds_for(spec, total_steps))
         spec = validated(raw)
@@ -128,7 +136,7 @@ def _lift_cap(raw: JsonObject) -> None:
 
 def _fix_rounds(raw: JsonObject) -> None:
     """Say how many samples a round has, and how many actors, where that is left open."""
-    usual = starting_job(str(raw.get("env_id", JobSpec().env_id)))
+    usual = starting_job(str(raw.get("env_id", JobSpec().env_id)), str(raw.get("algorithm")))
     if "steps_per_actor" not in raw and "samples_per_round" not in raw:
         algorithm = ALGORITHMS.get(str(raw.get("algorithm", JobSpec().algorithm)))
         if algorithm is not None and algorithm.on_policy and not _decides_samples(raw):

@@ -361,6 +361,8 @@ def _restore(
         return RunState(next_round=0, policy_version=0, curvature=None, previous=None), {}
     try:
         algorithm.load_state(checkpoint.arrays, checkpoint.scalars)
+        if algorithm.replay is not None:
+            checkpoints.restore_replay(checkpoint, algorithm.replay)
         if checkpoint.streams:
             streams.load(checkpoint.streams)
     except ValueError as error:

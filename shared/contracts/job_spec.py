@@ -217,7 +217,8 @@ class JobSpec(EnvironmentRef):
     envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     """Environments that one actor steps side by side (B)."""
     rounds_in_flight: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
-    """Rounds open at a time, for IMPACT and IMPALA. 1 waits for each round, as PPO always does."""
+    """Rounds open at a time, for IMPACT, IMPALA and SAC. 1 waits for each round, as PPO always
+    does."""
     actors: ActorRange = ActorRange()
     scaling: Scaling = NitroScaling()
     """The rule for the number of actors in a round: a `policy` and its parameters."""
@@ -246,6 +247,17 @@ class JobSpec(EnvironmentRef):
     checkpoint: CheckpointRule = CheckpointRule()
     detector: DetectorRule = DetectorRule()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _scaled_without_measuring(cls, raw: object) -> object:
+        """Have a constant number of actors where nobody says and nothing is measured."""
+        if not isinstance(raw, dict) or "scaling" in raw:
+            return raw
+        algorithm = ALGORITHMS.get(str(raw.get("algorithm")))
+        if algorithm is None or algorithm.objectives:
+            return raw
+        return {**raw, "scaling": {"policy": "fixed"}}
+
     @field_validator("hyperparameters")
     @classmethod
     def _known_hyperparameters(
@@ -273,7 +285,7 @@ class JobSpec(EnvironmentRef):
         """
         horizon = self.episodes.horizon
         if horizon is None:
-            horizon = preset_horizon(self.preset, self.env_id)
+            horizon = preset_horizon(self.preset, self.env_id, self.algorithm)
         own = PRESET_OWN[self.preset] if self.actors.own is None else self.actors.own
         return self.model_copy(
             update={
@@ -331,7 +343,7 @@ class JobSpec(EnvironmentRef):
                 f"envs_per_actor ({self.envs_per_actor})"
             )
         objective, defined = self.detector.objective, ALGORITHMS[self.algorithm].objectives
-        if objective not in defined:
+        if defined and objective not in defined:
             having = [name for name, of in ALGORITHMS.items() if objective in of.objectives]
             raise ValueError(
                 f"detector.objective ({objective}) is defined for {', '.join(having)} only: use "
@@ -363,6 +375,11 @@ class JobSpec(EnvironmentRef):
             shares_samples=self.samples_per_round is not None,
             on_policy=ALGORITHMS[self.algorithm].on_policy,
         )
+        if scaling.measures and not ALGORITHMS[self.algorithm].objectives:
+            raise ValueError(
+                f"scaling.policy ({scaling.policy}) goes by what is measured after updates, and "
+                f"nothing is measured of {self.algorithm}: use fixed"
+            )
 
     def _require_shareable(self, samples: int) -> None:
         if self.steps_per_actor != type(self).model_fields["steps_per_actor"].default:

@@ -16,7 +16,7 @@ from shared.contracts.message import (
     PositiveInt,
 )
 from shared.contracts.scaling_spec import Policy, Scaling
-from shared.hyperparameters.common import CommonHyperparameters
+from shared.hyperparameters.common import Hyperparameters
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, resolve
 
 StopReason = Literal[
@@ -178,7 +178,7 @@ class Job(Message):
         return self.stop_reason == "max_rounds" and not reached
 
     @property
-    def hyperparameters(self) -> CommonHyperparameters:
+    def hyperparameters(self) -> Hyperparameters:
         """The full set the job trains with."""
         if self.full_hyperparameters:
             # Kept, and maybe by a newer version: it may have names that this one does not know.
@@ -187,7 +187,7 @@ class Job(Message):
         return resolve_for(self.spec, self.described_environment)
 
 
-def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> CommonHyperparameters:
+def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> Hyperparameters:
     """Return the full set of hyper-parameters a new job would train with.
 
     Raises:

@@ -70,6 +70,8 @@ class Policy(Message):
     policy: str
     decides_samples: ClassVar[bool] = False
     """Whether it is made for rounds in which more actors are more samples, and only for those."""
+    measures: ClassVar[bool] = False
+    """Whether it goes by what a detector measures."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
@@ -108,6 +110,7 @@ class NitroScaling(Policy):
     """Actors by boosting score, from the curvature of the surrogate objective."""
 
     policy: Literal["nitro"] = "nitro"
+    measures: ClassVar[bool] = True
     window: _Window = 6
     """Number of rounds over which the convexity ratio is normalised (n, section 8.1)."""
     decay: _Decay = 0.96
@@ -164,6 +167,7 @@ class KungFuScaling(Policy):
     """Actors by gradient noise scale, never fewer than before (Mai et al., KungFu, OSDI 2020)."""
 
     policy: Literal["kungfu"]
+    measures: ClassVar[bool] = True
     smoothing: Annotated[Number, Field(ge=0, lt=1)] = 0.9
     """Weight of the past in both moving averages. KungFu's optimiser uses 0.9."""
     every_rounds: PositiveInt = 1
@@ -174,6 +178,7 @@ class MarginalScaling(Policy):
     """Actors by what one more fragment is worth: sqrt(noise scale * dollars a round / an actor)."""
 
     policy: Literal["marginal"]
+    measures: ClassVar[bool] = True
     decides_samples: ClassVar[bool] = True
     value_of_time_usd_per_hour: NonNegativeFloat = 0.0
     """What an hour of waiting is worth to you, beside what it costs; 0 counts money only."""

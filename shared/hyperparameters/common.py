@@ -1,4 +1,4 @@
-"""Hyper-parameters that every algorithm has: its network, its normalisation, its discount.
+"""Hyper-parameters that algorithms have alike: the network, the normalisation, the discount.
 
 A field's text says what it means, then where each preset's value comes from. *Table 1* and *section
 8.1* are those of Yu et al., "Nitro: Boosting Distributed Reinforcement Learning with Serverless
@@ -34,8 +34,8 @@ ActionMapping = Literal["rescale", "clip"]
 """How a sampled continuous action reaches the environment's bounds."""
 
 
-class CommonHyperparameters(Message):
-    """What PPO, IMPACT and IMPALA have alike, with the same defaults and sources."""
+class Hyperparameters(Message):
+    """What every algorithm has: its dense layers, its optimiser, its discount."""
 
     adam_epsilon: PositiveFloat = 1e-8
     """Added to the root of Adam's second moment. Paper: RLlib. Standard: CleanRL."""
@@ -53,6 +53,11 @@ class CommonHyperparameters(Message):
     layer_norm: StrictBool = False
     """Whether each of these layers is normalised before its activation, without gain and bias.
     Paper: not used. Standard: as paper."""
+
+
+class CommonHyperparameters(Hyperparameters):
+    """What PPO, IMPACT and IMPALA have alike beyond that, with the same defaults and sources."""
+
     entropy_decay: Decay = "none"
     """Decay of `entropy_coefficient`, in the forms of `learning_rate_decay`. Paper: RLlib.
     Standard: CleanRL."""

@@ -17,11 +17,14 @@ STANDARD_HORIZONS: dict[str, Horizon] = {"HalfCheetah": 64}
 _VERSION = re.compile(r"-v\d+$")
 
 
-def preset_horizon(preset: Preset, env_id: str = "") -> Horizon:
+def preset_horizon(preset: Preset, env_id: str = "", algorithm: str = "ppo") -> Horizon:
     """Return a preset's horizon: `fragment` in `paper`, where each fragment begins with a reset.
 
-    Without `env_id` it is that of all environments that have none of their own.
+    Without `env_id` it is that of all environments that have none of their own. SAC has whole
+    episodes, as its authors: its fragments are of few steps.
     """
+    if algorithm == "sac":
+        return "limit"
     if preset == "paper":
         return "fragment"
     return STANDARD_HORIZONS.get(_VERSION.sub("", env_id), "limit")

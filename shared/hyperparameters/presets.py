@@ -13,9 +13,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.message import NEW, plain
-from shared.hyperparameters import impact, impala, ppo
-from shared.hyperparameters.common import CommonHyperparameters
+from shared.hyperparameters import impact, impala, ppo, sac
+from shared.hyperparameters.common import Hyperparameters
 
 Preset = Literal["paper", "standard"]
 
@@ -37,21 +38,31 @@ HyperparameterValue = Annotated[
 class AlgorithmTraits:
     """What everybody but the learner has to know of an algorithm."""
 
-    presets: Mapping[Preset, CommonHyperparameters]
+    presets: Mapping[Preset, Hyperparameters]
     """Complete sets by name, all of one model; there is always `paper`."""
-    image_presets: Mapping[Preset, CommonHyperparameters] = field(default_factory=dict)
+    image_presets: Mapping[Preset, Hyperparameters] = field(default_factory=dict)
     """What a preset is where observations are images, if that is another set."""
     on_policy: bool
     """Whether it learns from its newest policy's trajectories alone: then rounds never overlap."""
     on_functions: bool = False
     """Whether learner functions compute its gradients."""
     objectives: frozenset[str] = frozenset({"surrogate"})
-    """Values of `detector.objective` that are defined for it."""
+    """Values of `detector.objective` that are defined for it; empty where nothing is measured."""
+    needs_boxes: bool = False
+    """Whether actions must be continuous and observations vectors."""
 
     @property
-    def model(self) -> type[CommonHyperparameters]:
+    def model(self) -> type[Hyperparameters]:
         """The model that its full sets are of."""
         return type(self.presets["paper"])
+
+    def unfit(self, environment: EnvironmentSpec) -> str | None:
+        """Return what of an environment it cannot learn; None if it can."""
+        if not self.needs_boxes:
+            return None
+        if environment.observation.is_image:
+            return "observes images"
+        return None if environment.action.kind == "continuous" else "has discrete actions"
 
 
 ALGORITHMS: dict[str, AlgorithmTraits] = {
@@ -73,11 +84,17 @@ ALGORITHMS: dict[str, AlgorithmTraits] = {
         image_presets={"standard": impala.STANDARD_IMAGES},
         on_policy=False,
     ),
+    "sac": AlgorithmTraits(
+        presets={"paper": sac.PAPER, "standard": sac.STANDARD},
+        on_policy=False,
+        objectives=frozenset(),
+        needs_boxes=True,
+    ),
 }
 """Every algorithm by its name."""
 
 
-def complete_sets(*, images: bool = False) -> dict[tuple[str, Preset], CommonHyperparameters]:
+def complete_sets(*, images: bool = False) -> dict[tuple[str, Preset], Hyperparameters]:
     """Return every complete set by algorithm and preset; with `images` those that images have."""
     return {
         (name, preset): values
@@ -92,7 +109,7 @@ def resolve(
     overrides: Mapping[str, HyperparameterValue],
     *,
     images: bool = False,
-) -> CommonHyperparameters:
+) -> Hyperparameters:
     """Return the full set of hyper-parameters a job trains with.
 
     Args:

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.policy.squashed_gaussian import SquashedGaussian
+
 Float32 = NDArray[np.float32]
 Action = NDArray[np.float32] | NDArray[np.int64]
 
@@ -146,5 +148,5 @@ class MultiCategorical(_Choices):
         return log_prob
 
 
-Distribution = Gaussian | Categorical | MultiCategorical
+Distribution = Gaussian | SquashedGaussian | Categorical | MultiCategorical
 """How network outputs become actions."""

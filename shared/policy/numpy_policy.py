@@ -14,7 +14,9 @@ as torch lays them out. What the last layer's outputs are, the metadata's `distr
 `log_std` say: `mean | log_std` (2A; `gaussian`, `state_dependent`), `mean` (A; `gaussian`, `free`,
 with an array `log_std` [A] beside the layers) or logits (n; `categorical`, `none`).
 `multi_categorical`, `none` has the logits of several choices side by side; the metadata's
-`num_choices` says how many each has: `3,2`.
+`num_choices` says how many each has: `3,2`. `squashed_gaussian`, `state_dependent` has
+`mean | raw` (2A), as `shared.policy.squashed_gaussian` reads them; with the metadata's `sampling`
+`uniform` actions are drawn from [-1, 1] instead, whatever the network says.
 
 With `observation_mean` [F] and `observation_scale` [F] float32 and the metadata's
 `observation_clip` the network sees normalised observations; the metadata's `action_mapping`
@@ -55,11 +57,18 @@ from shared.policy.distributions import (
 )
 from shared.policy.mlp import Mlp
 from shared.policy.observation_scale import ObservationScale
+from shared.policy.squashed_gaussian import SquashedGaussian
 
 POLICY_FORMAT = "nitro-policy/1"
 _LAYERS = "policy."
 
-KINDS = ("gaussian/state_dependent", "gaussian/free", "categorical/none", "multi_categorical/none")
+KINDS = (
+    "gaussian/state_dependent",
+    "gaussian/free",
+    "squashed_gaussian/state_dependent",
+    "categorical/none",
+    "multi_categorical/none",
+)
 ACTIVATIONS: dict[str, tuple[Activation, ...]] = {
     "mlp": ("tanh", "relu", "elu"),
     **dict.fromkeys(CONV_NETWORKS, ("relu",)),
@@ -337,9 +346,12 @@ def _distribution(
         return Categorical(num_outputs)
     if kind == "multi_categorical/none":
         return _multi_categorical(metadata.get("num_choices", ""), num_outputs)
+    if kind.endswith("/state_dependent") and num_outputs % 2:
+        raise PolicyError(f"{num_outputs} outputs cannot be split into mean and log_std")
+    if kind == "squashed_gaussian/state_dependent":
+        uniform = _expect({"sampling": "policy", **metadata}, "sampling", ("policy", "uniform"))
+        return SquashedGaussian(num_outputs // 2, uniform=uniform == "uniform")
     if kind == "gaussian/state_dependent":
-        if num_outputs % 2:
-            raise PolicyError(f"{num_outputs} outputs cannot be split into mean and log_std")
         return Gaussian(num_outputs // 2, log_std=None)
     if log_std is None or log_std.shape != (num_outputs,):
         shape = None if log_std is None else log_std.shape

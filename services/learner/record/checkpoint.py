@@ -3,7 +3,8 @@
 A checkpoint is a folder `checkpoints/NNNNNN/`, named after the round that comes next, with the
 algorithm's arrays, the policy alone (for evaluation and export) and `state.json`. The last is
 written last and holds the SHA-256 of the others: a folder without it is an unfinished write and
-counts as nothing. No pickle: arrays are stored in the safetensors layout.
+counts as nothing. No pickle: arrays are stored in the safetensors layout. A replay lies beside the
+folders, in segments that several checkpoints share.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat, ValidationError
 
+from services.learner.record.segments import SMALL_MOST, Replay, ReplaySegments, Segment
 from shared.artifacts.store import CHECKPOINTS, ArtifactStore
 from shared.contracts.message import Count, Message
 from shared.contracts.rounds import Curvature, RoundResult
@@ -77,6 +79,7 @@ class _Manifest(Message):
     run: RunState
     algorithm: dict[str, Scalar]
     files: dict[str, _File]
+    replay: tuple[Segment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,8 @@ class Checkpoint:
     """By version, those that actors of open rounds fetch."""
     streams: bytes = b""
     """Where episodes that go on were left; empty where none do."""
+    replay: tuple[Segment, ...] = ()
+    """What the algorithm's replay is made of; empty where it has none."""
 
 
 class CheckpointStore:
@@ -103,12 +108,20 @@ class CheckpointStore:
         self._artifacts = artifacts
         self._job_id = job_id
         self._keep = keep
+        self._segments = ReplaySegments(artifacts, job_id)
+        self._replay: tuple[Segment, ...] = ()
+        """Of the newest checkpoint."""
 
-    def save(self, checkpoint: Checkpoint, *, best: int | None = None) -> None:
+    def save(
+        self, checkpoint: Checkpoint, *, replay: Replay | None = None, best: int | None = None
+    ) -> None:
         """Write a checkpoint whole, then remove the oldest ones beyond `keep`.
 
-        The one named after the round `best` stays, however old it is.
+        The one named after the round `best` stays, however old it is. A replay that is given is
+        saved with it; the checkpoint's own segments count for nothing.
         """
+        if replay is not None:
+            self._replay = self._segments.extended(self._replay, replay)
         folder = _folder(checkpoint.run.next_round)
         self._artifacts.delete(self._job_id, folder)
         contents = {
@@ -124,12 +137,25 @@ class CheckpointStore:
             run=checkpoint.run,
             algorithm=checkpoint.scalars,
             files={name: _fingerprint(data) for name, data in contents.items()},
+            replay=self._replay,
         )
         text = json.dumps(manifest.model_dump(mode="json"), indent=2)
         self._artifacts.write(self._job_id, f"{folder}/{_STATE}", text.encode())
         for name in self._names()[: -self._keep]:
             if best is None or f"{CHECKPOINTS}/{name}" != _folder(best):
                 self._artifacts.delete(self._job_id, f"{CHECKPOINTS}/{name}")
+        if self._replay and checkpoint.run.next_round % SMALL_MOST == 0:
+            found = map(self._manifest_of, self._names()[-self._keep :])
+            self._segments.forget([s for each in found if each is not None for s in each.replay])
+
+    def restore_replay(self, checkpoint: Checkpoint, replay: Replay) -> None:
+        """Fill an empty replay with what the newest checkpoint has of it.
+
+        Raises:
+            ValueError: It has something else, or a segment is missing or damaged.
+        """
+        self._segments.restore(checkpoint.replay, replay)
+        self._replay = checkpoint.replay
 
     def latest(self) -> Checkpoint | None:
         """Return the newest complete checkpoint, or None if the job has none.
@@ -167,6 +193,10 @@ class CheckpointStore:
         state = self._artifacts.read(self._job_id, f"{folder}/{_STATE}")
         return None if state is None else self._load(folder, state)
 
+    def _manifest_of(self, name: str) -> _Manifest | None:
+        state = self._artifacts.read(self._job_id, f"{CHECKPOINTS}/{name}/{_STATE}")
+        return None if state is None else _Manifest.read(state)
+
     def _load(self, folder: str, state: bytes) -> Checkpoint:
         try:
             # A newer version may have written more.
@@ -195,6 +225,7 @@ class CheckpointStore:
             policy=contents[_POLICY],
             earlier_policies={version: contents[_earlier(version)] for version in versions},
             streams=contents.get(_STREAMS, b""),
+            replay=manifest.replay,
         )
 
     def _damaged(self, folder: str, name: str, why: str) -> CheckpointError:

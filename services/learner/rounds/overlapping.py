@@ -102,7 +102,10 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         algorithm, oldest = self.algorithm, self._window.oldest
         while not (oldest.over or self.lease.stop is not None):
             self._leave_if_must()
-            self._learn(oldest)
+            if algorithm.in_order:
+                self._window.listen(timeout_s=min(oldest.collector.remaining_s, _LONGEST_WAIT_S))
+            else:
+                self._learn(oldest)
             if oldest.collector.doomed:
                 raise environment_failed(oldest.collector)
         oldest.collector.look_again()

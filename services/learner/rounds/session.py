@@ -185,9 +185,10 @@ class RoundSession(ABC, Generic[A]):
         if samples is not None and samples.start is not None and not plan.fragment_noise:
             # It costs as much as the rest, and no policy in force looks at it.
             samples = replace(samples, start=None)
-        measured = None
-        if samples is not None and plan.round % self.job.measures_every_rounds == 0:
-            measured = self.detector.measure(self.algorithm.network, samples)
+        measured, network = None, self.algorithm.network
+        measures = plan.round % self.job.measures_every_rounds == 0
+        if network is not None and samples is not None and measures:
+            measured = self.detector.measure(network, samples)
         self.clock.lap("curvature_s")
         return measured
 
@@ -219,6 +220,7 @@ class RoundSession(ABC, Generic[A]):
                 earlier_policies=dict(earlier_policies or {}),
                 streams=self.streams.encode() if self.job.continues_episodes else b"",
             ),
+            replay=self.algorithm.replay,
             best=self.record.best,
         )
         self.state = state

@@ -108,6 +108,11 @@ class RoundWindow:
         here = self._fresh()
         if here:
             return here
+        self.listen(timeout_s=timeout_s)
+        return self._fresh()
+
+    def listen(self, *, timeout_s: float) -> None:
+        """Wait for one arrival, at most so long, and hand nothing on."""
         by_round = {opened.plan.round: opened for opened in self._rounds}
         told = self._cache.wait_any_arrivals(
             self._job.job_id, tuple(by_round), timeout_s=min(timeout_s, _SILENCE_S)
@@ -119,7 +124,6 @@ class RoundWindow:
             self._heard_at = time.monotonic()
             for opened in self._rounds:
                 opened.collector.look_again()
-        return self._fresh()
 
     def _fresh(self) -> tuple[Trajectory, ...]:
         return tuple(t for opened in self._rounds for t in opened.fresh())

@@ -26,6 +26,7 @@ from services.scaler.jobs.cache_use import (
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.jobs.initial_policy import initial_policy_errors
 from services.scaler.jobs.network_size import (
+    algorithm_errors,
     function_errors,
     network_errors,
 )
@@ -105,6 +106,7 @@ class Admission:
         refuse_wrong(_event_errors(spec))
         environment = await self._catalogue.describe(spec.environment_ref)
         spec = resized(spec, environment)
+        refuse_wrong(algorithm_errors(spec, environment))
         # Without a network nothing else of the job has a size, nor has that without its settings.
         refuse_wrong(_hyperparameter_errors(spec, environment))
         refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])

@@ -5,7 +5,7 @@ are refused here.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from shared.contracts.environment_spec import (
@@ -19,7 +19,8 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
 from shared.contracts.rollouts import MAX_POLICY_BYTES
-from shared.hyperparameters.common import CommonHyperparameters
+from shared.hyperparameters.common import CommonHyperparameters, Hyperparameters
+from shared.hyperparameters.presets import ALGORITHMS
 from shared.policy.conv_layers import conv_layers
 
 _MB = 1024 * 1024
@@ -42,10 +43,19 @@ def network_weights(spec: JobSpec, environment: EnvironmentSpec) -> int:
     rule = resolve_for(spec, environment)
     weights, inputs = 0, math.prod(observation.shape)
     widths = rule.hidden_sizes
-    if observation.is_image:
+    if observation.is_image and isinstance(rule, CommonHyperparameters):
         layers = conv_layers(rule.image_network, observation.shape)
         weights, inputs, widths = layers.num_filter_weights, layers.num_flat, layers.dense
     return weights + _dense_weights(inputs, *widths, _num_outputs(environment.action))
+
+
+def algorithm_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
+    """Yield why a job's algorithm cannot learn its environment, and which ones can."""
+    why = ALGORITHMS[spec.algorithm].unfit(environment)
+    if why:
+        able = [name for name, traits in ALGORITHMS.items() if not traits.unfit(environment)]
+        message = f"{spec.algorithm} cannot learn {spec.env_id}, which {why}; use {_either(able)}"
+        yield FieldError(field="algorithm", message=message)
 
 
 def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
@@ -95,7 +105,7 @@ def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fie
         yield FieldError(field="hyperparameters.hidden_sizes", message=message)
 
 
-def _not_on_functions(rule: CommonHyperparameters, environment: EnvironmentSpec) -> str | None:
+def _not_on_functions(rule: Hyperparameters, environment: EnvironmentSpec) -> str | None:
     """Say what of a network functions cannot compute; None if they can."""
     if environment.observation.is_image:
         return "observes images: a convolutional network takes a GPU or torch, which they have not"
@@ -108,6 +118,10 @@ def _not_on_functions(rule: CommonHyperparameters, environment: EnvironmentSpec)
     if rule.activation != "tanh" or rule.layer_norm:
         return "is to have another network than plain tanh layers"
     return None
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _dense_weights(*sizes: int) -> int:

@@ -83,6 +83,7 @@ def test_updates_repeat_and_resume_bit_for_bit(build: Callable[[], Algorithm]) -
     assert all(np.array_equal(end[name], other[name]) for name in end)
     samples = straight.samples()
     assert samples is not None
+    assert straight.network is not None
     rule = DetectorRule(num_samples=8, max_matvecs=8)
     found = HessianDetector(rule).measure(straight.network, samples)
     assert found is not None

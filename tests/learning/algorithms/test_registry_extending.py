@@ -59,6 +59,8 @@ class Reinforce:
         self._network = build_network(environment, hyperparameters, seed=seed, device=device)
         self._batch: Columns[Tensor] | None = None
 
+    replay = None
+
     @property
     def network(self) -> ActorCritic:
         return self._network
@@ -172,6 +174,7 @@ def test_an_algorithm_and_a_detector_are_added_without_editing_a_file() -> None:
         algorithm.update(trajectories)
         samples = algorithm.samples()
         assert samples is not None
+        assert algorithm.network is not None
         measured = detector.measure(algorithm.network, samples)
         assert isinstance(measured, Curvature)
         entropies.append(measured.lambda_max)

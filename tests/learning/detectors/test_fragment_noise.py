@@ -135,6 +135,7 @@ def test_images_are_compared_too_together_or_one_by_one(monkeypatch: pytest.Monk
     samples = algorithm.samples()
     assert samples is not None
     assert samples.start is not None
+    assert algorithm.network is not None
     found = []
     for at_once in (1, 2**40):
         monkeypatch.setattr(fragments_together, "_PARAMETERS_AT_ONCE", at_once)

@@ -112,6 +112,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], tuple[int, ...], ActionSp
         (4,),
         CONTINUOUS,
     ),
+    "squashed, ReLU": (
+        layers((8, 4), (8, 8), (4, 8)),
+        metadata("squashed_gaussian", "state_dependent") | {"activation": "relu"},
+        (4,),
+        CONTINUOUS,
+    ),
     "several": (
         layers((8, 4), (5, 8)),
         metadata("multi_categorical", "none", num_choices="2,3"),

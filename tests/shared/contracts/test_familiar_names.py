@@ -7,7 +7,11 @@ import pytest
 from shared.contracts.familiar_names import FAMILIAR, Familiar, familiar
 from shared.contracts.field_errors import known_fields, unknown
 
-KNOWN = known_fields(algorithm="ppo", policy="nitro")
+KNOWN = [
+    *dict.fromkeys(
+        name for of in ("ppo", "sac") for name in known_fields(algorithm=of, policy="nitro")
+    )
+]
 PATH = re.compile(r"\b(?:hyperparameters|checkpoint|evaluation)\.\w+")
 
 

@@ -1,0 +1,237 @@
+"""SAC's gradient steps against a naive version, what it owes, and its exact state."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
+
+from learning.algorithms.policy_update import StateArrays
+from learning.algorithms.sac import CHUNK, Sac
+from shared.hyperparameters.sac import SacHyperparameters
+from shared.policy.numpy_policy import load_policy
+from shared.trajectory.trajectory import Trajectory
+from tests.learning.algorithms.off_policy_rounds import assert_same_state
+from tests.learning.trajectories import CONTINUOUS, DISCRETE
+
+RULE = SacHyperparameters(
+    hidden_sizes=(16, 12), minibatch_size=32, learning_rate=3e-3, learning_starts=20
+)
+OBSERVATION, ACTION, STEPS = 5, 2, 24
+
+
+def trajectory(index: int, *, policy_version: int = 0) -> Trajectory:
+    """24 steps of one environment, some of which end an episode."""
+    rng = np.random.default_rng(index)
+    terminated, truncated = rng.random((2, STEPS, 1)) < 0.1
+    num_cut, num_ended = (truncated & ~terminated).sum(), (truncated | terminated).sum()
+    return Trajectory(
+        job_id="job",
+        round=0,
+        actor_index=index,
+        policy_version=policy_version,
+        observation=rng.standard_normal((STEPS + 1, 1, OBSERVATION), np.float32),
+        final_observation=rng.standard_normal((num_cut, OBSERVATION), np.float32),
+        action=np.tanh(rng.standard_normal((STEPS, 1, ACTION), np.float32)),
+        reward=rng.standard_normal((STEPS, 1), np.float32),
+        terminated=terminated,
+        truncated=truncated,
+        log_prob=np.zeros((STEPS, 1), np.float32),
+        episode_returns=np.ones(num_ended, np.float32),
+        episode_lengths=np.ones(num_ended, np.int32),
+    )
+
+
+def learner(rule: SacHyperparameters = RULE, *, seed: int = 3) -> Sac:
+    return Sac(CONTINUOUS, rule, seed=seed)
+
+
+def restored(saved: Sac, rule: SacHyperparameters = RULE) -> Sac:
+    other = learner(rule, seed=99)
+    other.load_state(*saved.state())
+    replay = saved.replay
+    other.replay.restore(replay.added, replay.between(replay.first, replay.added))
+    return other
+
+
+class Naive:
+    """SAC as its paper writes it down, in float64, of modules and distributions of torch."""
+
+    def __init__(self, arrays: StateArrays, rule: SacHyperparameters) -> None:
+        self.rule = rule
+        (self.policy,) = _modules(arrays["policy"], OBSERVATION, rule.hidden_sizes, 2 * ACTION)
+        self.critics, self.targets = (
+            _modules(arrays[name], OBSERVATION + ACTION, rule.hidden_sizes, 1)
+            for name in ("critics", "targets")
+        )
+        self.log_alpha = torch.tensor(arrays["temperature"]).double().requires_grad_()
+        self.optimisers = [
+            torch.optim.Adam(parameters, lr=rule.learning_rate)
+            for parameters in (
+                [self.log_alpha],
+                [p for critic in self.critics for p in critic.parameters()],
+                self.policy.parameters(),
+            )
+        ]
+
+    def act(self, observation: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        mean, raw = self.policy(observation).chunk(2, dim=1)
+        std = torch.exp(-5 + 3.5 * (torch.tanh(raw) + 1))
+        squashed = TransformedDistribution(
+            Independent(Normal(mean, std), 1), [TanhTransform(cache_size=1)]
+        )
+        action = torch.tanh(mean + std * noise)
+        return action, squashed.log_prob(action)  # type: ignore[no-untyped-call]
+
+    def value(self, critics: list[nn.Sequential], observation: Tensor, action: Tensor) -> Tensor:
+        inputs = torch.cat([observation, action], dim=1)
+        smaller: Tensor = torch.min(critics[0](inputs), critics[1](inputs))
+        return smaller[:, 0]
+
+    def step(self, minibatch: NDArray[np.float64], noises: Tensor) -> None:
+        rows = torch.tensor(minibatch)
+        seen, following, action, reward, goes_on = torch.split(rows, [5, 5, 2, 1, 1], dim=1)
+        alpha = self.log_alpha.exp().detach()
+        with torch.no_grad():
+            after, after_log_prob = self.act(following, noises[1])
+            soft = self.value(self.targets, following, after) - alpha * after_log_prob
+            target = reward[:, 0] + 0.99 * goes_on[:, 0] * soft
+        acted, log_prob = self.act(seen, noises[0])
+        inputs = torch.cat([seen, action], dim=1)
+        losses = (
+            -(self.log_alpha * (log_prob.detach() + ACTION * self.rule.target_entropy)).mean(),
+            sum(0.5 * ((critic(inputs)[:, 0] - target) ** 2).mean() for critic in self.critics),
+        )
+        for loss, optimiser in zip(losses, self.optimisers, strict=False):
+            optimiser.zero_grad()
+            torch.as_tensor(loss).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+        policy_loss = (alpha * log_prob - self.value(self.critics, seen, acted)).mean()
+        self.optimisers[2].zero_grad()
+        policy_loss.backward()  # type: ignore[no-untyped-call]
+        self.optimisers[2].step()
+        for critic, slow in zip(self.critics, self.targets, strict=True):
+            for fresh, old in zip(critic.parameters(), slow.parameters(), strict=True):
+                old.data = 0.995 * old.data + 0.005 * fresh.data
+
+
+def _modules(
+    flat: NDArray[np.generic], inputs: int, hidden: tuple[int, ...], outputs: int
+) -> list[nn.Sequential]:
+    left, found = torch.tensor(flat.astype(np.float64)), []
+    while len(left):
+        sizes = (inputs, *hidden, outputs)
+        modules: list[nn.Module] = []
+        for i, o in zip(sizes[:-1], sizes[1:], strict=True):
+            layer = nn.Linear(i, o, dtype=torch.float64)
+            layer.weight.data, layer.bias.data = left[: i * o].reshape(o, i), left[i * o :][:o]
+            left = left[i * o + o :]
+            modules += [layer, nn.ReLU()]
+        found.append(nn.Sequential(*modules[:-1]))
+    return found
+
+
+def _double(array: NDArray[np.generic]) -> Tensor:
+    return torch.from_numpy(array.astype(np.float64))
+
+
+def test_gradient_steps_are_those_of_a_naive_version_in_float64() -> None:
+    made = learner()
+    made.add([trajectory(0), trajectory(1)])
+    arrays, _ = made.state()
+    naive = Naive(arrays, RULE)
+    generator = torch.Generator()
+    generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
+    owed = 2 * STEPS - RULE.learning_starts
+    choices = torch.rand((owed, 32), dtype=torch.float64, generator=generator).numpy()
+    noises = torch.randn((owed, 2, 32, ACTION), generator=generator).double()
+    rows = made.replay.drawn(choices).astype(np.float64)
+    stats = made.update().stats
+    assert stats["gradient_steps"] == owed
+    for minibatch, noise in zip(rows, noises, strict=True):
+        naive.step(minibatch, noise)
+    found, _ = made.state()
+    for name, modules in (
+        ("policy", [naive.policy]),
+        ("critics", naive.critics),
+        ("targets", naive.targets),
+    ):
+        expected = torch.cat([p.detach().flatten() for m in modules for p in m.parameters()])
+        torch.testing.assert_close(_double(found[name]), expected, rtol=2e-4, atol=2e-5)
+    log_alpha = naive.log_alpha.detach()
+    torch.testing.assert_close(_double(found["temperature"]), log_alpha, rtol=1e-4, atol=0.0)
+    assert not made.ready
+
+
+def test_a_resumed_learner_goes_on_to_the_last_bit() -> None:
+    whole = learner()
+    whole.add([trajectory(0), trajectory(1)])
+    whole.update()
+    resumed = restored(whole)
+    for each in (whole, resumed):
+        each.advance(1)
+        each.add([trajectory(2, policy_version=1)])
+        each.update()
+    assert_same_state(whole, resumed)
+    assert np.array_equal(whole.replay.between(0, 72), resumed.replay.between(0, 72))
+
+
+def test_it_owes_a_gradient_step_for_each_step_behind_the_first_ones() -> None:
+    rule = RULE.model_copy(update={"updates_per_step": 2.5, "learning_starts": 40})
+    made = learner(rule)
+    made.add([trajectory(0)])
+    assert not made.ready
+    assert made.policy_payload()[1]["sampling"] == "uniform"
+    with pytest.raises(RuntimeError, match="owed"):
+        made.update()
+    made.add([trajectory(i) for i in range(1, 3)])
+    assert "sampling" not in made.policy_payload()[1]
+    taken = list[float]()
+    while made.ready:
+        taken.append(made.update().stats["gradient_steps"])
+    assert taken == [CHUNK, 80 - CHUNK]
+
+
+def test_the_policy_acts_in_numpy_as_in_torch() -> None:
+    made = learner()
+    made.add([trajectory(0), trajectory(1)])
+    made.update()
+    arrays, _ = made.state()
+    (module,) = _modules(arrays["policy"], OBSERVATION, RULE.hidden_sizes, 2 * ACTION)
+    policy = load_policy(*made.policy_payload())
+    observation = np.random.default_rng(0).standard_normal((50, OBSERVATION), np.float32)
+    with torch.no_grad():
+        mean = module(torch.from_numpy(observation).double())[:, :ACTION]
+    np.testing.assert_allclose(policy.mode(observation), torch.tanh(mean), atol=1e-5)
+
+
+def test_a_step_that_is_not_finite_is_left_out_and_told() -> None:
+    made = learner()
+    broken = trajectory(0)
+    made.add([broken.replaced(reward=np.full_like(broken.reward, np.inf))])
+    before = copy.deepcopy(made.state()[0]["critics"])
+    with pytest.raises(FloatingPointError, match="learning_rate"):
+        made.update()
+    assert np.array_equal(made.state()[0]["critics"], before)
+
+
+def test_another_job_begins_with_its_networks() -> None:
+    earlier = learner()
+    earlier.add([trajectory(0), trajectory(1)])
+    earlier.update()
+    begun = learner(seed=8)
+    begun.begin_from(*earlier.state(), optimiser=False)
+    arrays, earlier_arrays = begun.state()[0], earlier.state()[0]
+    for name in ("policy", "critics", "targets", "temperature"):
+        assert np.array_equal(arrays[name], earlier_arrays[name])
+    assert not arrays["policy.adam_exp_avg"].any()
+    with pytest.raises(ValueError, match="wrong arrays"):
+        begun.begin_from({"network.policy.0.weight": np.zeros(3)}, {}, optimiser=False)
+
+
+def test_discrete_actions_are_refused() -> None:
+    with pytest.raises(ValueError, match="continuous"):
+        Sac(DISCRETE, RULE, seed=0)
