@@ -90,8 +90,8 @@ class Settings(CacheSettings):
     lambda_connect_timeout_s: Seconds = 5.0
     """How long connecting to the Lambda API may take."""
     invoke_pool_size: Annotated[int, Field(ge=1, le=3000)] = 1000
-    """Most invocations in flight at once, AWS's default concurrency limit; each holds a thread and
-    a connection, made when first needed. A larger round waits for its first actors to end."""
+    """Most invocations in flight at once, AWS's default concurrency limit; each holds a
+    connection, made when first needed. A larger round waits for its first actors to end."""
     throttled_s: Seconds = 15.0
     """How long a throttled invocation is tried again before it counts as failed."""
     throttle_pause_s: Seconds = 0.2

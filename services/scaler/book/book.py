@@ -10,7 +10,6 @@ What reads is a plain function. The loop calls it by `look`, so that it waits fo
 
 import asyncio
 import itertools
-import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -22,29 +21,15 @@ from weakref import WeakValueDictionary
 from services.scaler.book import layout
 from services.scaler.book.bell import Bell
 from services.scaler.book.events import events_of
-from services.scaler.book.pages import Pages
 from services.scaler.book.reading import UnreadableError, left_aside, parsed
 from services.scaler.book.records import Change, IdempotencyEntry, JobRecord, JobRow
-from services.scaler.book.table import (
-    LAST,
-    MAX_ITEMS,
-    ConflictError,
-    Expected,
-    Item,
-    Key,
-    StoreError,
-    Table,
-)
+from services.scaler.book.table import LAST, Item, Table
+from services.scaler.book.writes import Writes
 from shared.contracts.jobs import JobStatus
 from shared.contracts.views.jobs import JobSummary
 
-_LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class FencedError(StoreError):
-    """Somebody else writes the same table: this process writes nothing more."""
 
 
 @dataclass(slots=True)
@@ -62,7 +47,7 @@ class Turn:
         return self.record
 
 
-class Book(Pages):
+class Book(Writes):
     """All jobs, their rounds and ledgers. Changed on one loop, read by any thread.
 
     What is asked for by a job's id and cannot be read raises `UnreadableError`, a `StoreError`.
@@ -80,9 +65,6 @@ class Book(Pages):
         """
         super().__init__(table)
         self._now = now
-        self.on_fenced: Callable[[], None] = lambda: None
-        """Called once somebody else is found to write the same table."""
-        self.fenced = False
         self.changed = Bell()
         """Rung after every change."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -293,21 +275,6 @@ class Book(Pages):
         self.changed.ring()
         return new
 
-    def _write_change(self, change: Change, puts: Sequence[Item], guard: Expected) -> None:
-        groups = self._forgotten(change, puts)
-        deletes = self._delete_ahead(groups, guard, room=MAX_ITEMS - len(puts))
-        self._write(puts, deletes, expect=guard)
-
-    def _delete(self, record: JobRecord) -> None:
-        key = layout.job_key(record.job.job_id)
-        others = [i.key for i in self._of(record.job.job_id) if i.key != key]
-        guard = {key: record.version}
-        last = [key, layout.row_key(record)]
-        if (used := record.idempotency_key) is not None:
-            last.append(layout.idempotency_key(used))
-        self._delete_ahead([[other] for other in others], guard, room=0)
-        self._write((), last, expect=guard)
-
     @contextmanager
     def _doubting(self, job_id: str) -> Iterator[None]:
         """Have a job looked up before its next change if nobody knows whether it was written."""
@@ -340,57 +307,3 @@ class Book(Pages):
         self._statuses.pop(job_id, None)
         self._live.pop(job_id, None)
         self._doubted.discard(job_id)
-
-    def _forgotten(self, change: Change, puts: Sequence[Item]) -> list[list[Key]]:
-        """Return the keys that go with a change, by rounds, the newest first."""
-        first = change.forget_rounds_from
-        if first is None:
-            return []
-        job_id, kept = change.record.job.job_id, {item.key for item in puts}
-        names = (("ROUND", layout.round_name(first)), ("RATIO", layout.ratio_name(first)))
-        items = [
-            item
-            for kind, name in names
-            for item in self._of(job_id, first=name, last=layout.end_of(kind))
-            if item.key not in kept
-        ]
-        items.sort(key=layout.number_of, reverse=True)
-        return [
-            [item.key for item in of_round]
-            for _, of_round in itertools.groupby(items, layout.number_of)
-        ]
-
-    def _delete_ahead(
-        self, groups: Sequence[Sequence[Key]], guard: Expected, *, room: int
-    ) -> list[Key]:
-        """Delete what has no `room` in the write that follows; return the rest.
-
-        Only while the job is as it was, in order, and no group in part: an interruption leaves the
-        job with fewer rounds of those it was to lose, and the same decision once more.
-        """
-        keys: list[Key] = []
-        for group in groups:
-            if len(keys) + len(group) > MAX_ITEMS - len(guard):
-                self._write((), keys, expect=guard)
-                keys = []
-            keys += group
-        if len(keys) > room:
-            self._write((), keys, expect=guard)
-            keys = []
-        return keys
-
-    def _write(
-        self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected
-    ) -> None:
-        self._require_ours()
-        try:
-            self._table.write(puts, deletes, expect=expect)
-        except ConflictError as error:
-            self.fenced = True
-            _LOG.critical("another scaler writes here: this one ends", extra={"why": str(error)})
-            self.on_fenced()
-            raise FencedError(str(error)) from error
-
-    def _require_ours(self) -> None:
-        if self.fenced:
-            raise FencedError("another scaler writes to the same table: this one ends")

@@ -1,7 +1,9 @@
-"""A process that loses a thread it cannot live without."""
+"""A process that loses a thread, or a task, that it cannot live without."""
 
 import subprocess
 import sys
+
+import pytest
 
 from shared.service.threads import BROKEN
 
@@ -16,13 +18,30 @@ threading.Thread(target=threading.Event().wait).start()
 essential_thread("worker", work).start()
 threading.Event().wait()
 """
+_ON_A_LOOP = """
+import asyncio
+from shared.service.threads import essential_task
+
+async def work():
+    raise RuntimeError("the disk is gone")
+
+async def main():
+    waiting = asyncio.create_task(asyncio.Event().wait())
+    task = essential_task("worker", work())
+    await waiting
+
+asyncio.run(main())
+"""
 
 
-def test_a_process_ends_with_the_reason_though_other_threads_wait_for_ever() -> None:
+@pytest.mark.parametrize(("program", "kind"), [(_PROGRAM, "thread"), (_ON_A_LOOP, "task")])
+def test_a_process_ends_with_the_reason_though_others_wait_for_ever(
+    program: str, kind: str
+) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], check=False, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60
     )
     assert ended.returncode == BROKEN
     assert ended.stderr.splitlines()[-1] == (
-        "the process ends, as its thread worker broke: RuntimeError: the disk is gone"
+        f"the process ends, as its {kind} worker broke: RuntimeError: the disk is gone"
     )

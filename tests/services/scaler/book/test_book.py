@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from services.scaler.book.book import Book, FencedError
+from services.scaler.book.book import Book
 from services.scaler.book.dynamodb import DynamoDbTable
 from services.scaler.book.layout import entry_items
 from services.scaler.book.records import IdempotencyEntry, JobRecord, RoundEntry
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import Expected, Item, Key, StoreError, Table
+from services.scaler.book.writes import FencedError
 from shared.contracts.billing import LedgerLine
 from shared.contracts.views.events import KEPT_EVENTS
 from shared.contracts.views.jobs import JobSummary

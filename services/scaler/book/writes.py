@@ -1,0 +1,106 @@
+"""What is written about a job: whole, or ahead of it in steps that leave no round in part.
+
+Plain functions: the book calls them by `look`.
+"""
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+
+from services.scaler.book import layout
+from services.scaler.book.pages import Pages
+from services.scaler.book.records import Change, JobRecord
+from services.scaler.book.table import (
+    MAX_ITEMS,
+    ConflictError,
+    Expected,
+    Item,
+    Key,
+    StoreError,
+    Table,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class FencedError(StoreError):
+    """Somebody else writes the same table: this process writes nothing more."""
+
+
+class Writes(Pages):
+    """Writes to a table that is ours alone."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self.on_fenced: Callable[[], None] = lambda: None
+        """Called once somebody else is found to write the same table."""
+        self.fenced = False
+
+    def _write_change(self, change: Change, puts: Sequence[Item], guard: Expected) -> None:
+        groups = self._forgotten(change, puts)
+        deletes = self._delete_ahead(groups, guard, room=MAX_ITEMS - len(puts))
+        self._write(puts, deletes, expect=guard)
+
+    def _delete(self, record: JobRecord) -> None:
+        key = layout.job_key(record.job.job_id)
+        others = [i.key for i in self._of(record.job.job_id) if i.key != key]
+        guard = {key: record.version}
+        last = [key, layout.row_key(record)]
+        if (used := record.idempotency_key) is not None:
+            last.append(layout.idempotency_key(used))
+        self._delete_ahead([[other] for other in others], guard, room=0)
+        self._write((), last, expect=guard)
+
+    def _forgotten(self, change: Change, puts: Sequence[Item]) -> list[list[Key]]:
+        """Return the keys that go with a change, by rounds, the newest first."""
+        first = change.forget_rounds_from
+        if first is None:
+            return []
+        job_id, kept = change.record.job.job_id, {item.key for item in puts}
+        names = (("ROUND", layout.round_name(first)), ("RATIO", layout.ratio_name(first)))
+        items = [
+            item
+            for kind, name in names
+            for item in self._of(job_id, first=name, last=layout.end_of(kind))
+            if item.key not in kept
+        ]
+        items.sort(key=layout.number_of, reverse=True)
+        return [
+            [item.key for item in of_round]
+            for _, of_round in itertools.groupby(items, layout.number_of)
+        ]
+
+    def _delete_ahead(
+        self, groups: Sequence[Sequence[Key]], guard: Expected, *, room: int
+    ) -> list[Key]:
+        """Delete what has no `room` in the write that follows; return the rest.
+
+        Only while the job is as it was, in order, and no group in part: an interruption leaves the
+        job with fewer rounds of those it was to lose, and the same decision once more.
+        """
+        keys: list[Key] = []
+        for group in groups:
+            if len(keys) + len(group) > MAX_ITEMS - len(guard):
+                self._write((), keys, expect=guard)
+                keys = []
+            keys += group
+        if len(keys) > room:
+            self._write((), keys, expect=guard)
+            keys = []
+        return keys
+
+    def _write(
+        self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected
+    ) -> None:
+        self._require_ours()
+        try:
+            self._table.write(puts, deletes, expect=expect)
+        except ConflictError as error:
+            self.fenced = True
+            _LOG.critical("another scaler writes here: this one ends", extra={"why": str(error)})
+            self.on_fenced()
+            raise FencedError(str(error)) from error
+
+    def _require_ours(self) -> None:
+        if self.fenced:
+            raise FencedError("another scaler writes to the same table: this one ends")
