@@ -19,7 +19,7 @@ from learning.networks.building import build_network, policy_payload
 from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.environments import atari
 from shared.hyperparameters.ppo import PAPER
-from shared.policy.conv_layers import CONV_NETWORKS, ConvNetworkName
+from shared.policy.blocks import CONV_NETWORKS, ConvNetworkName
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory.trajectory import encode_trajectory
 

@@ -95,8 +95,7 @@ def _conv_outputs(network: ConvActorCritic, observation: Tensor) -> tuple[Vector
         for name, parameter in network.named_parameters()
         if name.startswith("policy.")
     }
-    outputs = network.head(parameters, network.features(parameters, observation))
-    return list(parameters.values()), outputs
+    return list(parameters.values()), network.outputs_at(parameters, observation)
 
 
 def _orthonormal(vector: Vector, basis: list[Vector]) -> Vector:

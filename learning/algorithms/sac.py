@@ -22,6 +22,7 @@ from learning.networks.building import PolicyPayload
 from learning.updates.sac_steps import SacSteps
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.sac import SacHyperparameters
+from shared.policy.spec import PolicySpec
 from shared.trajectory.trajectory import Trajectory
 
 CHUNK = 64
@@ -59,6 +60,7 @@ class Sac:
         network_seed, step_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         columns = RowColumns(math.prod(environment.observation.shape), len(environment.action.low))
         self._rule = hyperparameters
+        self._spec = PolicySpec.of(environment, hyperparameters)
         self._steps = SacSteps(columns, hyperparameters, seed=int(network_seed))
         self._generator = torch.Generator().manual_seed(int(step_seed))
         self.replay = Replay(
@@ -145,16 +147,9 @@ class Sac:
             arrays[f"policy.{i}.weight"] = layer.weight.detach().numpy().copy()
             arrays[f"policy.{i}.bias"] = layer.bias.detach().numpy().copy()
         warming = self.replay.added < self._rule.learning_starts
-        return arrays, {
-            "format": "nitro-policy/1",
-            "network": "mlp",
-            "activation": self._steps.form.activation,
-            **({"layer_norm": "yes"} if self._steps.form.layer_norm else {}),
-            "distribution": "squashed_gaussian",
-            "log_std": "state_dependent",
-            "action_mapping": self._rule.action_mapping,
-            **({"sampling": "uniform"} if warming else {}),
-        }
+        sampling = {"sampling": "uniform"} if warming else {}
+        mapping = {"action_mapping": self._rule.action_mapping}
+        return arrays, self._spec.metadata() | mapping | sampling
 
     def samples(self) -> PolicySamples | None:
         """Return None: no detector is defined for it."""

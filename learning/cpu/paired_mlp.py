@@ -23,7 +23,7 @@ from learning.cpu.numpy_mlp import (
     hidden_forward,
 )
 from learning.data.arrays import Floats
-from learning.networks.mlp import Layer
+from learning.networks.blocks import Layer
 
 
 class PairedMlp:

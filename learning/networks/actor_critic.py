@@ -7,7 +7,7 @@ Legend: N samples; D distribution parameters; P parameters, gaps for alignment i
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,8 +17,11 @@ from torch import Tensor, nn
 
 from learning.cpu.numpy_mlp import NetworkHalf
 from learning.data.arrays import Array, Floats
-from learning.networks.distributions import Distribution
+from learning.networks.blocks import Layer, forward
+from learning.networks.distributions import Distribution, distribution_of
 from learning.networks.step_terms import StepTerms
+from shared.policy.blocks import Block, Conv, Dense, layers_of
+from shared.policy.spec import PolicySpec
 
 _ALIGNMENT = 16
 """Floats (64 bytes): parameters start on cache lines, which the fast code paths of BLAS want."""
@@ -50,6 +53,8 @@ class ActorCritic(nn.Module):
     i = 0, 1, ... and `log_std` if there is one; all others belong to the value function alone.
     """
 
+    spec: PolicySpec
+    """What the policy is."""
     flat: Tensor  # [P], every parameter, in `named_parameters` order with gaps for alignment
     distribution: Distribution
     """The actions' distribution, whose parameters the policy's outputs are."""
@@ -59,6 +64,23 @@ class ActorCritic(nn.Module):
     """The same of the value function; layers shared with the policy are not repeated."""
     log_std: nn.Parameter | None
     """Free log-standard deviations # [A], if they are no outputs of the network."""
+
+    def __init__(self, spec: PolicySpec, value: Sequence[Block]) -> None:
+        """Lay the network out with all parameters zero; `build_network` initialises them.
+
+        Args:
+            spec: Of the policy.
+            value: Blocks of the value function alone.
+        """
+        super().__init__()
+        self.spec = spec
+        self.distribution = distribution_of(spec.head)
+        self.policy = _zeros(spec.layers)
+        self.value = _zeros(layers_of(value))
+        free = spec.head.log_std == "free"
+        self.log_std = nn.Parameter(torch.zeros(spec.head.size)) if free else None
+        self.requires_grad_(False)  # whoever differentiates has leaves of its own
+        self.flatten()
 
     @abstractmethod
     def new_gradient(self) -> FlatGradient:
@@ -109,17 +131,14 @@ class ActorCritic(nn.Module):
     def values(self, observation: Tensor) -> Tensor:
         """Return the state values # [N] at `observation` # [N, ...]."""
 
-    @abstractmethod
     def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
         """Return what `policy_outputs` would with these parameters, by name, for autograd."""
+        raw = forward(self.spec.blocks, self.layers("policy", parameters), observation)
+        return with_log_std(raw, parameters.get("log_std"))
 
     @abstractmethod
     def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
         """Return what `values` would with these parameters, by name, for autograd."""
-
-    @abstractmethod
-    def payload_metadata(self) -> dict[str, str]:
-        """Return what a published policy says about the network's form."""
 
     def without_graph(self) -> AbstractContextManager[object]:
         """Return what gradient steps run in: autograd keeps no book, which makes them faster."""
@@ -157,6 +176,14 @@ class ActorCritic(nn.Module):
             start += _padded(parameter.numel())
         return views
 
+    def layers(self, part: str, views: Mapping[str, Tensor]) -> tuple[Layer, ...]:
+        """Return the layers of `policy` or `value` out of the views of a flat buffer."""
+        count = len(self.policy) if part == "policy" else len(self.value)
+        return tuple(
+            Layer(weight=views[f"{part}.{i}.weight"], bias=views[f"{part}.{i}.bias"])
+            for i in range(count)
+        )
+
     def with_log_std(self, raw: Tensor) -> Tensor:
         """Append the free log-standard deviations, if there are any, to the last layer's output."""
         return with_log_std(raw, self._free_log_std)
@@ -169,17 +196,22 @@ def with_log_std(raw: Tensor, log_std: Tensor | None) -> Tensor:
     return torch.cat((raw, log_std.expand(raw.shape[0], -1)), dim=1)
 
 
-def zero_linear(inputs: int, outputs: int) -> nn.Module:
-    """Return a dense layer, all zero and without a draw from the global generator."""
-    return zeroed(nn.Linear(inputs, outputs, device="meta"))
-
-
-def zeroed(module: nn.Module) -> nn.Module:
-    """Return a module on the CPU in place of one on no device, with all parameters 0."""
-    module = module.to_empty(device="cpu")
-    for parameter in module.parameters():
-        parameter.data.zero_()
-    return module
+def _zeros(layers: Iterable[Conv | Dense]) -> nn.ModuleList:
+    """Return layers, all zero and without a draw from the global generator."""
+    modules = nn.ModuleList()
+    for layer in layers:
+        module: nn.Module = (
+            nn.Linear(layer.inputs, layer.outputs, device="meta")
+            if isinstance(layer, Dense)
+            else nn.Conv2d(
+                layer.channels, layer.filters, layer.kernel, stride=layer.stride, device="meta"
+            )
+        )
+        module = module.to_empty(device="cpu")
+        for parameter in module.parameters():
+            parameter.data.zero_()
+        modules.append(module)
+    return modules
 
 
 def _padded(size: int) -> int:

@@ -15,17 +15,11 @@ from torch import Tensor, nn
 
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.conv_network import ConvActorCritic
-from learning.networks.distributions import (
-    Distribution,
-    Gaussian,
-    MultiCategorical,
-    discrete_distribution,
-)
-from learning.networks.mlp import MlpForm
 from learning.networks.mlp_network import MlpActorCritic
-from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.common import CommonHyperparameters
-from shared.policy.conv_layers import conv_layers
+from shared.policy.blocks import Dense, dense_blocks
+from shared.policy.spec import PolicySpec
 
 PolicyPayload = tuple[dict[str, NDArray[np.float32]], dict[str, str]]
 """Named arrays and metadata, as `policy_payload` returns them."""
@@ -77,58 +71,32 @@ def build_network(
 def _zero_network(
     environment: EnvironmentSpec, hyperparameters: CommonHyperparameters
 ) -> MlpActorCritic | ConvActorCritic:
-    observation, action = environment.observation, environment.action
-    distribution: Distribution
-    free_log_std = None
-    if isinstance(action, ContinuousActionSpec):
-        distribution, num_outputs = Gaussian(), 2 * len(action.low)
-        if hyperparameters.log_std == "free":
-            num_outputs = free_log_std = len(action.low)
-    else:
-        distribution, num_outputs = discrete_distribution(action)
-    if observation.is_image:
-        return ConvActorCritic(
-            layers=conv_layers(hyperparameters.image_network, observation.shape),
-            policy_outputs=num_outputs,
-            distribution=distribution,
-            free_log_std=free_log_std,
-        )
-    return MlpActorCritic(
-        observation_size=math.prod(observation.shape),
-        policy_outputs=num_outputs,
-        hidden_sizes=hyperparameters.hidden_sizes,
-        value_hidden_sizes=hyperparameters.value_hidden_sizes or hyperparameters.hidden_sizes,
-        form=MlpForm(activation=hyperparameters.activation, layer_norm=hyperparameters.layer_norm),
-        distribution=distribution,
-        free_log_std=free_log_std,
+    spec = PolicySpec.of(environment, hyperparameters)
+    if environment.observation.is_image:
+        last = spec.layers[-1]
+        assert isinstance(last, Dense), "what gives the outputs"
+        return ConvActorCritic(spec, Dense(inputs=last.inputs, outputs=1))
+    hidden = hyperparameters.value_hidden_sizes or hyperparameters.hidden_sizes
+    value = dense_blocks(
+        (*spec.observation_shape, *hidden, 1),
+        activation=hyperparameters.activation,
+        layer_norm=hyperparameters.layer_norm,
     )
+    return MlpActorCritic(spec, value)
 
 
 def policy_payload(network: ActorCritic) -> PolicyPayload:
-    """Return the arrays and metadata the actors load the policy from.
+    """Return the arrays and metadata the actors load the policy from, see `shared.policy.spec`.
 
-    Arrays: `policy.{i}.weight` # [out, in] float32, `policy.{i}.bias` # [out] float32 and, with
-    free log-standard deviations, `log_std` # [A] float32; copies, so later updates do not show.
+    Arrays are copies, so later updates do not show; what normalises observations is not the
+    network's.
     """
     arrays = {
         name: parameter.detach().cpu().numpy().copy()
         for name, parameter in network.named_parameters()
         if not name.startswith("value.")
     }
-    if network.distribution.name != "gaussian":
-        log_std = "none"
-    else:
-        log_std = "state_dependent" if network.log_std is None else "free"
-    choices = {}
-    if isinstance(network.distribution, MultiCategorical):
-        choices["num_choices"] = ",".join(map(str, network.distribution.num_choices))
-    return arrays, {
-        **choices,
-        "format": "nitro-policy/1",
-        **network.payload_metadata(),
-        "distribution": network.distribution.name,
-        "log_std": log_std,
-    }
+    return arrays, network.spec.metadata()
 
 
 def initialise(

@@ -2,7 +2,7 @@
 
 As every published Atari result, and RLlib's own, has it: what is seen is worked out once, and the
 policy and the value are one linear layer each on top of it. The layers are those of
-`shared.policy.conv_layers`. Pixels are divided by 255. Gradients are autograd's: convolutions are
+`shared.policy.blocks`. Pixels are divided by 255. Gradients are autograd's: convolutions are
 large enough that a graph costs nothing beside them.
 
 Images stay uint8 until they enter the network, which takes a quarter of the memory.
@@ -13,23 +13,14 @@ Legend: N samples; C, H, W an image's channels, height and width; D distribution
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
-from learning.networks.actor_critic import (
-    ActorCritic,
-    FlatGradient,
-    SplitLoss,
-    with_log_std,
-    zero_linear,
-    zeroed,
-)
-from learning.networks.distributions import Distribution
-from shared.policy.conv import MAX_PIXEL
-from shared.policy.conv_layers import ConvLayers, Convolution
+from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss
+from learning.networks.blocks import forward
+from shared.policy.blocks import Dense
+from shared.policy.spec import PolicySpec
 
 _CHUNK = 512
 """Images per pass where no gradient is wanted: the activations of a whole batch would be large."""
@@ -45,33 +36,10 @@ class _ConvGradient(FlatGradient):
 class ConvActorCritic(ActorCritic):
     """Policy and value over images # [N, C, H, W] uint8 (or float of the same range)."""
 
-    def __init__(
-        self,
-        *,
-        layers: ConvLayers,
-        policy_outputs: int,
-        distribution: Distribution,
-        free_log_std: int | None,
-    ) -> None:
-        """Lay the network out with all parameters zero.
-
-        Args:
-            layers: What it looks like.
-            policy_outputs: Width of the policy's last layer.
-            distribution: Of the actions, with the policy's outputs as parameters.
-            free_log_std: Size of a free log-standard deviation vector; None without one.
-        """
-        super().__init__()
-        self.distribution = distribution
-        self.architecture = layers
-        widths = (layers.num_flat, *layers.dense)
-        modules: list[nn.Module] = [_conv2d(layer) for layer in layers.convolutions]
-        modules += [zero_linear(*pair) for pair in pairwise(widths)]
-        self.policy = nn.ModuleList([*modules, zero_linear(widths[-1], policy_outputs)])
-        self.value = nn.ModuleList([zero_linear(widths[-1], 1)])
-        self.log_std = None if free_log_std is None else nn.Parameter(torch.zeros(free_log_std))
-        self.requires_grad_(False)  # `differentiate` has leaves of its own
-        self.flatten()
+    def __init__(self, spec: PolicySpec, value: Dense) -> None:
+        """Lay the network out: the value is one layer beside the policy's last."""
+        self._trunk, self._heads = spec.blocks[:-1], (spec.blocks[-1:], (value,))
+        super().__init__(spec, (value,))
 
     def without_graph(self) -> AbstractContextManager[object]:
         """Return a context in which `differentiate` can turn autograd on again."""
@@ -93,8 +61,7 @@ class ConvActorCritic(ActorCritic):
         parameters.pop("log_std", None)
         with torch.enable_grad():
             seen = self.features(parameters, observation)
-            raw = self.head(parameters, seen)
-            raw_value = self._value(parameters, seen)
+            raw, raw_value = self._outputs(parameters, seen), self._values(parameters, seen)
         d_outputs = loss.policy_gradient(self.with_log_std(raw.detach()))
         d_value = loss.value_gradient(raw_value.detach())
         width = raw.shape[1]
@@ -109,65 +76,27 @@ class ConvActorCritic(ActorCritic):
     def policy_outputs(self, observation: Tensor) -> Tensor:
         """Return the distribution parameters # [N, D]."""
         parameters = dict(self.named_parameters())
-        return self.with_log_std(
-            _in_chunks(lambda x: self.head(parameters, self.features(parameters, x)), observation)
-        )
+        return _in_chunks(lambda x: self.outputs_at(parameters, x), observation)
 
     def values(self, observation: Tensor) -> Tensor:
         """Return the state values # [N]."""
         parameters = dict(self.named_parameters())
-        return _in_chunks(
-            lambda x: self._value(parameters, self.features(parameters, x)), observation
-        )
-
-    def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
-        """Return the distribution parameters that these network parameters give."""
-        raw = self.head(parameters, self.features(parameters, observation))
-        return with_log_std(raw, parameters.get("log_std"))
+        return _in_chunks(lambda x: self.values_at(parameters, x), observation)
 
     def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
         """Return the state values that these network parameters give."""
-        return self._value(parameters, self.features(parameters, observation))
-
-    def payload_metadata(self) -> dict[str, str]:
-        """Return the network's form, for the published policy."""
-        shape = ",".join(map(str, self.architecture.image_shape))
-        return {"network": self.architecture.name, "activation": "relu", "image_shape": shape}
+        return self._values(parameters, self.features(parameters, observation))
 
     def features(self, parameters: Mapping[str, Tensor], images: Tensor) -> Tensor:
         """Return what both heads see of the images # [N, C, H, W], # [N, features]."""
-        seen = images.to(self.flat.dtype) / MAX_PIXEL
-        for i, layer in enumerate(self.architecture.convolutions):
-            (top, bottom), (left, right) = layer.padding
-            if top or bottom or left or right:
-                seen = functional.pad(seen, (left, right, top, bottom))
-            weight, bias = _layer(parameters, i)
-            seen = torch.relu(functional.conv2d(seen, weight, bias, stride=layer.stride))
-        seen = seen.flatten(1)
-        for i in range(len(self.architecture.convolutions), len(self.policy) - 1):
-            seen = torch.relu(functional.linear(seen, *_layer(parameters, i)))
-        return seen
+        return forward(self._trunk, self.layers("policy", parameters)[:-1], images)
 
-    def head(self, parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
-        """Return the policy's last layer on top of the features."""
-        return functional.linear(features, *_layer(parameters, len(self.policy) - 1))
+    def _outputs(self, parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
+        return forward(self._heads[0], self.layers("policy", parameters)[-1:], features)
 
-    def _value(self, parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
-        weight, bias = parameters["value.0.weight"], parameters["value.0.bias"]
-        return functional.linear(features, weight, bias).squeeze(1)
-
-
-def _layer(parameters: Mapping[str, Tensor], index: int) -> tuple[Tensor, Tensor]:
-    return parameters[f"policy.{index}.weight"], parameters[f"policy.{index}.bias"]
+    def _values(self, parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
+        return forward(self._heads[1], self.layers("value", parameters), features).squeeze(1)
 
 
 def _in_chunks(answer: Callable[[Tensor], Tensor], observation: Tensor) -> Tensor:
     return torch.cat([answer(chunk) for chunk in torch.split(observation, _CHUNK)])
-
-
-def _conv2d(layer: Convolution) -> nn.Module:
-    """Return a convolution, all zero and without a draw from the global generator."""
-    module = nn.Conv2d(
-        layer.channels, layer.filters, layer.kernel, stride=layer.stride, device="meta"
-    )
-    return zeroed(module)

@@ -9,7 +9,7 @@ Legend: N samples; A action dimensions; D distribution parameters.
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -21,18 +21,11 @@ from learning.networks.step_terms import (
     StepTerms,
     normal_log_prob,
 )
-from shared.contracts.environment_spec import DiscreteActionSpec, MultiDiscreteActionSpec
-
-DistributionName = Literal["gaussian", "categorical", "multi_categorical"]
+from shared.policy.spec import Head
 
 
 class Distribution(StepTerms[Tensor], Protocol):
     """A family of action distributions."""
-
-    @property
-    def name(self) -> DistributionName:
-        """The family's name in a published policy's metadata."""
-        ...
 
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
         """Return log pi(action), shape [N]."""
@@ -49,8 +42,6 @@ class Distribution(StepTerms[Tensor], Protocol):
 
 class Gaussian(GaussianTerms):
     """Independent normal dimensions; `outputs` are means then log-standard deviations."""
-
-    name: DistributionName = "gaussian"
 
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
         """Return log pi(action), shape [N]; `action` is [N, A]."""
@@ -74,8 +65,6 @@ class Gaussian(GaussianTerms):
 
 class Categorical:
     """One of n actions; `outputs` are logits, `action` is [N] int64."""
-
-    name: DistributionName = "categorical"
 
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
         """Return log pi(action), shape [N]."""
@@ -120,8 +109,6 @@ class MultiCategorical:
     Everything is a sum over the choices, as the joint probability is their product.
     """
 
-    name: DistributionName = "multi_categorical"
-
     def __init__(self, num_choices: Sequence[int]) -> None:
         self.num_choices = tuple(num_choices)
         self._one = Categorical()
@@ -164,13 +151,15 @@ class MultiCategorical:
         return torch.split_with_sizes(outputs, self.num_choices, dim=1)
 
 
-def discrete_distribution(
-    action: DiscreteActionSpec | MultiDiscreteActionSpec,
-) -> tuple[Distribution, int]:
-    """Return the distribution over such actions and how many outputs it takes."""
-    if isinstance(action, DiscreteActionSpec):
-        return Categorical(), action.n
-    return MultiCategorical(action.num_choices), sum(action.num_choices)
+def distribution_of(head: Head) -> Distribution:
+    """Return the distribution that a policy's outputs parametrise, of those with closed forms."""
+    if head.distribution == "gaussian":
+        return Gaussian()
+    if head.distribution == "categorical":
+        return Categorical()
+    if head.distribution == "multi_categorical":
+        return MultiCategorical(head.num_choices)
+    raise ValueError(f"{head.distribution} has no derivatives in closed form")
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:

@@ -15,27 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from shared.hyperparameters.common import Activation
-from shared.policy.mlp import LAYER_NORM_EPSILON
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
-    """One dense layer's parameters, or their gradients."""
-
-    weight: Tensor  # [out, in]
-    bias: Tensor  # [out]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MlpForm:
-    """What lies between the layers."""
-
-    activation: Activation = "tanh"
-    layer_norm: bool = False
-
-
-TANH = MlpForm()
+from learning.networks.blocks import Layer
+from shared.policy.blocks import LAYER_NORM_EPSILON, Activation, Dense
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,56 +29,48 @@ class Trace:
     """Of each layer norm: what it was given # [N, out], its mean and inverse deviation # [N, 1]."""
 
 
-def forward(layers: Sequence[Layer], x: Tensor, form: MlpForm = TANH) -> tuple[Trace, Tensor]:
+def forward(blocks: Sequence[Dense], layers: Sequence[Layer], x: Tensor) -> tuple[Trace, Tensor]:
     """Run `x` # [N, in] through the network; return what is needed back, and [N, out]."""
     trace = Trace(inputs=[x])
-    activate = _IN_PLACE[form.activation]
-    for layer in layers[:-1]:
+    for block, layer in zip(blocks[:-1], layers[:-1], strict=True):
         a = functional.linear(trace.inputs[-1], layer.weight, layer.bias)
-        if form.layer_norm:
+        if block.layer_norm:
             given = a
             a, mean, inverse = torch.ops.aten.native_layer_norm(
                 given, [given.shape[1]], None, None, LAYER_NORM_EPSILON
             )
             trace.norms.append((given, mean, inverse))
-        trace.inputs.append(activate(a))
+        assert block.activation is not None, "of a hidden layer"
+        trace.inputs.append(_IN_PLACE[block.activation](a))
     return trace, functional.linear(trace.inputs[-1], layers[-1].weight, layers[-1].bias)
 
 
-def differentiable(layers: Sequence[Layer], x: Tensor, form: MlpForm = TANH) -> Tensor:
-    """Return the output of `forward` with a graph behind it, for autograd."""
-    for layer in layers[:-1]:
-        x = functional.linear(x, layer.weight, layer.bias)
-        if form.layer_norm:
-            x = functional.layer_norm(x, x.shape[1:], eps=LAYER_NORM_EPSILON)
-        x = _DIFFERENTIABLE[form.activation](x)
-    return functional.linear(x, layers[-1].weight, layers[-1].bias)
-
-
 def backward(
+    blocks: Sequence[Dense],
     layers: Sequence[Layer],
     trace: Trace,
     delta: Tensor,
     *,
     gradients: Sequence[Layer],
-    form: MlpForm = TANH,
 ) -> None:
     """Write the parameters' gradients of an objective into `gradients`.
 
     Args:
-        layers: The network.
+        blocks: The network.
+        layers: Its parameters.
         trace: Of the forward pass over the objective's samples.
         delta: Derivative of the objective with respect to the network's output. # [N, out]
         gradients: Written to; shapes as `layers`.
-        form: What lies between the layers.
     """
     for index in range(len(layers) - 1, -1, -1):
         h = trace.inputs[index]
         _write_weight_gradient(delta, h, out=gradients[index].weight)
         torch.sum(delta, 0, out=gradients[index].bias)
         if index:
-            delta = _BACKWARD[form.activation](delta @ layers[index].weight, h)
-            if form.layer_norm:
+            before = blocks[index - 1]
+            assert before.activation is not None, "of a hidden layer"
+            delta = _BACKWARD[before.activation](delta @ layers[index].weight, h)
+            if before.layer_norm:
                 given, mean, inverse = trace.norms[index - 1]
                 delta, _, _ = torch.ops.aten.native_layer_norm_backward(
                     delta, given, [given.shape[1]], mean, inverse, None, None, [True, False, False]
@@ -124,11 +97,6 @@ _IN_PLACE: Mapping[Activation, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh_,
     "relu": torch.relu_,
     "elu": lambda a: functional.elu(a, inplace=True),
-}
-_DIFFERENTIABLE: Mapping[Activation, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "elu": functional.elu,
 }
 _BACKWARD: Mapping[Activation, Callable[[Tensor, Tensor], Tensor]] = {
     "tanh": _tanh_backward,

@@ -8,26 +8,21 @@ Legend: N samples; O numbers of an observation; D distribution parameters.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from learning.cpu.numpy_mlp import MlpPlaces, NetworkHalf, policy_delta, policy_outputs
 from learning.cpu.paired_mlp import PairedMlp
 from learning.data.arrays import Floats
 from learning.networks import mlp
-from learning.networks.actor_critic import (
-    ActorCritic,
-    FlatGradient,
-    SplitLoss,
-    with_log_std,
-    zero_linear,
-)
-from learning.networks.distributions import Distribution, Gaussian
-from learning.networks.mlp import TANH, Layer, MlpForm
+from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss
+from learning.networks.blocks import Layer, forward
+from learning.networks.distributions import Gaussian
 from learning.networks.step_terms import StepTerms
+from shared.policy.blocks import Dense
+from shared.policy.spec import PolicySpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,37 +38,12 @@ class _MlpGradient(FlatGradient):
 class MlpActorCritic(ActorCritic):
     """Policy and value networks over flattened float observations # [N, O]."""
 
-    def __init__(
-        self,
-        *,
-        observation_size: int,
-        policy_outputs: int,
-        hidden_sizes: tuple[int, ...],
-        value_hidden_sizes: tuple[int, ...] | None = None,
-        form: MlpForm = TANH,
-        distribution: Distribution,
-        free_log_std: int | None,
-    ) -> None:
-        """Lay the network out with all parameters zero; `build_network` initialises them.
-
-        Args:
-            observation_size: Numbers per observation.
-            policy_outputs: Width of the policy's last layer.
-            hidden_sizes: Widths of the hidden layers.
-            value_hidden_sizes: The same of the value network; None: as the policy's.
-            form: What lies between the layers.
-            distribution: Of the actions, with the policy's outputs as parameters.
-            free_log_std: Size of a free log-standard deviation vector; None without one.
-        """
-        super().__init__()
-        self.distribution = distribution
-        self.policy = _dense(observation_size, hidden_sizes, policy_outputs)
-        value_sizes = hidden_sizes if value_hidden_sizes is None else value_hidden_sizes
-        self.value = _dense(observation_size, value_sizes, 1)
-        self._form = form
-        self.log_std = None if free_log_std is None else nn.Parameter(torch.zeros(free_log_std))
-        self.requires_grad_(False)  # derivatives are written by hand, see mlp.py
-        self.flatten()
+    def __init__(self, spec: PolicySpec, value: Sequence[Dense]) -> None:
+        """Lay the network out: see `ActorCritic`."""
+        self._policy_blocks = [block for block in spec.blocks if isinstance(block, Dense)]
+        self._value_blocks = [*value]
+        self._takes_numpy = _takes_numpy(self._policy_blocks, self._value_blocks)
+        super().__init__(spec, value)
 
     def _look_at(self, flat: Tensor) -> None:
         """Make all parameters, by layer too, views of `flat` # [P]."""
@@ -81,7 +51,7 @@ class MlpActorCritic(ActorCritic):
         parameters = self.views_of(flat)
         self._policy_layers = self.layers("policy", parameters)
         self._value_layers = self.layers("value", parameters)
-        self._pair = _paired(flat, self._policy_layers, self._value_layers, self._form)
+        self._pair = self._paired(flat, self._policy_layers, self._value_layers)
 
     def new_gradient(self) -> FlatGradient:
         """Return a gradient of zeros in the parameters' layout."""
@@ -93,7 +63,7 @@ class MlpActorCritic(ActorCritic):
             policy=policy,
             value=value,
             log_std=views.get("log_std"),
-            pair=_paired(flat, policy, value, self._form),
+            pair=self._paired(flat, policy, value),
         )
 
     def differentiate(
@@ -104,17 +74,18 @@ class MlpActorCritic(ActorCritic):
             self.differentiate_arrays(observation.numpy(), _AsArrays(loss), gradient=gradient)
             return
         assert isinstance(gradient, _MlpGradient), "gradient of another kind of network"
-        policy, raw = mlp.forward(self._policy_layers, observation, self._form)
-        critic, value = mlp.forward(self._value_layers, observation, self._form)
+        blocks = self._policy_blocks, self._value_blocks
+        layers = self._policy_layers, self._value_layers
+        policy, raw = mlp.forward(blocks[0], layers[0], observation)
+        critic, value = mlp.forward(blocks[1], layers[1], observation)
         d_outputs = loss.policy_gradient(self.with_log_std(raw))
         d_value = loss.value_gradient(value.squeeze(1)).unsqueeze(1)
         if gradient.log_std is not None:
             width = d_outputs.shape[1] - len(gradient.log_std)
             torch.sum(d_outputs[:, width:], 0, out=gradient.log_std)
             d_outputs = d_outputs[:, :width].contiguous()
-        form = self._form
-        mlp.backward(self._policy_layers, policy, d_outputs, gradients=gradient.policy, form=form)
-        mlp.backward(self._value_layers, critic, d_value, gradients=gradient.value, form=form)
+        mlp.backward(blocks[0], layers[0], policy, d_outputs, gradients=gradient.policy)
+        mlp.backward(blocks[1], layers[1], critic, d_value, gradients=gradient.value)
 
     def array_terms(self) -> StepTerms[Floats] | None:
         """Return the distribution if both networks fit NumPy, else None."""
@@ -177,36 +148,25 @@ class MlpActorCritic(ActorCritic):
         """Multiplications per sample on the value function's way forward."""
         return sum(layer.weight.numel() for layer in self._value_layers)
 
-    def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
-        """Return the distribution parameters that these network parameters give."""
-        raw = mlp.differentiable(self.layers("policy", parameters), observation, self._form)
-        return with_log_std(raw, parameters.get("log_std"))
-
     def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
         """Return the state values that these network parameters give."""
-        layers = self.layers("value", parameters)
-        return mlp.differentiable(layers, observation, self._form).squeeze(1)
-
-    def layers(self, part: str, views: Mapping[str, Tensor]) -> tuple[Layer, ...]:
-        """Return the layers of `policy` or `value` out of the views of a flat buffer."""
-        count = len(self.policy) if part == "policy" else len(self.value)
-        return tuple(
-            Layer(weight=views[f"{part}.{i}.weight"], bias=views[f"{part}.{i}.bias"])
-            for i in range(count)
-        )
+        return forward(self._value_blocks, self.layers("value", parameters), observation).squeeze(1)
 
     def policy_outputs(self, observation: Tensor) -> Tensor:
         """Return the distribution parameters # [N, D]."""
-        return self.with_log_std(mlp.forward(self._policy_layers, observation, self._form)[1])
+        return self.with_log_std(forward(self._policy_blocks, self._policy_layers, observation))
 
     def values(self, observation: Tensor) -> Tensor:
         """Return the state values # [N]."""
-        return mlp.forward(self._value_layers, observation, self._form)[1].squeeze(1)
+        return forward(self._value_blocks, self._value_layers, observation).squeeze(1)
 
-    def payload_metadata(self) -> dict[str, str]:
-        """Return the network's form, for the published policy."""
-        norm = {"layer_norm": "yes"} if self._form.layer_norm else {}
-        return {"network": "mlp", "activation": self._form.activation, **norm}
+    def _paired(
+        self, flat: Tensor, policy: Sequence[Layer], value: Sequence[Layer]
+    ) -> PairedMlp | None:
+        """Return both networks' layers as NumPy takes them; None where it cannot."""
+        if not self._takes_numpy or flat.device.type != "cpu" or flat.dtype != torch.float32:
+            return None
+        return PairedMlp(flat, policy, value)
 
 
 class _AsArrays:
@@ -222,19 +182,12 @@ class _AsArrays:
         return self._loss.value_gradient(torch.from_numpy(value)).numpy()
 
 
-def _paired(
-    flat: Tensor, policy: Sequence[Layer], value: Sequence[Layer], form: MlpForm
-) -> PairedMlp | None:
-    """Return both networks' layers as NumPy takes them; None where it cannot.
-
-    It takes tanh layers alone, of equal widths in both.
-    """
-    widths = [[len(layer.bias) for layer in layers[:-1]] for layers in (policy, value)]
-    if form != TANH or widths[0] != widths[1]:
-        return None
-    if len(policy) < 2 or flat.device.type != "cpu" or flat.dtype != torch.float32:
-        return None
-    return PairedMlp(flat, policy, value)
+def _takes_numpy(policy: Sequence[Dense], value: Sequence[Dense]) -> bool:
+    """Say whether NumPy can differentiate two networks: tanh layers, of equal widths in both."""
+    hidden = (*policy[:-1], *value[:-1])
+    plain = all(block.activation == "tanh" and not block.layer_norm for block in hidden)
+    widths = [[block.outputs for block in blocks[:-1]] for blocks in (policy, value)]
+    return plain and widths[0] == widths[1] != []
 
 
 def _places(layers: Sequence[Layer], start: int) -> MlpPlaces:
@@ -251,9 +204,3 @@ def _places(layers: Sequence[Layer], start: int) -> MlpPlaces:
 
 def _as_array(tensor: Tensor | None) -> Floats | None:
     return None if tensor is None else tensor.numpy()
-
-
-def _dense(inputs: int, hidden_sizes: tuple[int, ...], outputs: int) -> nn.ModuleList:
-    """Return one `nn.Linear` per layer, all zero and without a draw from the global generator."""
-    sizes = (inputs, *hidden_sizes, outputs)
-    return nn.ModuleList(zero_linear(*pair) for pair in pairwise(sizes))

@@ -14,26 +14,21 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from learning.networks import mlp
-from learning.networks.mlp import Layer, MlpForm
+from learning.networks.blocks import Layer, forward
+from shared.policy.blocks import Dense
 
 
 class FlatMlps:
     """Dense networks of the same sizes in one flat buffer."""
 
-    def __init__(self, sizes: Sequence[int], *, number: int, form: MlpForm) -> None:
-        """Lay them out, all zero.
-
-        Args:
-            sizes: Inputs, the widths of the hidden layers, outputs.
-            number: How many networks.
-            form: What lies between their layers.
-        """
-        shapes = [shape for i, o in pairwise(sizes) for shape in ((o, i), (o,))] * number
+    def __init__(self, blocks: Sequence[Dense], *, number: int) -> None:
+        """Lay so many networks of these blocks out, all zero."""
+        weights = [block.weight_shape for block in blocks]
+        shapes = [shape for weight in weights for shape in (weight, weight[:1])] * number
         num_parameters = sum(map(math.prod, shapes))
         self.flat = torch.zeros(num_parameters)  # [P]
         self.gradient = torch.zeros(num_parameters)  # [P], where `differentiate` writes
-        self._form = form
+        self._blocks = tuple(blocks)
         self._leaves = _views(self.flat, shapes)
         for leaf, written in zip(self._leaves, _views(self.gradient, shapes), strict=True):
             leaf.requires_grad_()
@@ -59,7 +54,7 @@ class FlatMlps:
 
     def outputs(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """Return what each network gives for the same inputs: # [N, outputs] each."""
-        return tuple(mlp.differentiable(layers, inputs, self._form) for layers in self.networks)
+        return tuple(forward(self._blocks, layers, inputs) for layers in self.networks)
 
     def differentiate(self, loss: Tensor) -> Tensor:
         """Return the gradient of a loss by these parameters alone # [P], good until the next."""
@@ -73,29 +68,21 @@ class SoftActorCritic:
 
     def __init__(
         self,
+        policy: Sequence[Dense],
+        critic: Sequence[Dense],
         *,
-        observation_size: int,
-        action_size: int,
-        policy_hidden: Sequence[int],
-        critic_hidden: Sequence[int],
-        form: MlpForm,
         seed: int,
     ) -> None:
         """Initialise them; targets begin as the critics are.
 
         Args:
-            observation_size: O.
-            action_size: A.
-            policy_hidden: Widths of the policy's hidden layers.
-            critic_hidden: The same of each critic.
-            form: What lies between layers.
+            policy: Blocks from observations # [N, O] to outputs # [N, 2A].
+            critic: Blocks of each critic, from an observation and an action to a value.
             seed: Of the first weights; torch's global random state is left alone.
         """
-        policy_sizes = (observation_size, *policy_hidden, 2 * action_size)
-        critic_sizes = (observation_size + action_size, *critic_hidden, 1)
-        self.policy = FlatMlps(policy_sizes, number=1, form=form)
-        self.critics = FlatMlps(critic_sizes, number=2, form=form)
-        self.targets = FlatMlps(critic_sizes, number=2, form=form)
+        self.policy = FlatMlps(policy, number=1)
+        self.critics = FlatMlps(critic, number=2)
+        self.targets = FlatMlps(critic, number=2)
         generator = torch.Generator().manual_seed(seed)
         self.policy.initialise(generator)
         self.critics.initialise(generator)

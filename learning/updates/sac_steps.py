@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from learning.data.transitions import RowColumns
-from learning.networks.mlp import MlpForm
 from learning.networks.soft_actor_critic import SoftActorCritic, values
 from learning.networks.squashed_gaussian import squashed_sample
 from learning.updates.gradient import Gradient
 from learning.updates.optimiser import AdamRule, FlatAdam
 from shared.hyperparameters.sac import SacHyperparameters
+from shared.policy.blocks import dense_blocks
 
 
 class SacSteps:
@@ -28,15 +28,14 @@ class SacSteps:
     def __init__(self, columns: RowColumns, rule: SacHyperparameters, *, seed: int) -> None:
         """Initialise them, the first weights from the seed."""
         self.columns = columns
-        self.form = MlpForm(activation=rule.activation, layer_norm=rule.layer_norm)
-        self.networks = SoftActorCritic(
-            observation_size=columns.observation_size,
-            action_size=columns.action_size,
-            policy_hidden=rule.hidden_sizes,
-            critic_hidden=rule.value_hidden_sizes or rule.hidden_sizes,
-            form=self.form,
-            seed=seed,
+        policy_sizes = (columns.observation_size, *rule.hidden_sizes, 2 * columns.action_size)
+        hidden = rule.value_hidden_sizes or rule.hidden_sizes
+        critic_sizes = (columns.observation_size + columns.action_size, *hidden, 1)
+        policy, critic = (
+            dense_blocks(sizes, activation=rule.activation, layer_norm=rule.layer_norm)
+            for sizes in (policy_sizes, critic_sizes)
         )
+        self.networks = SoftActorCritic(policy, critic, seed=seed)
         self._rule = rule
         self._log_temperature = torch.full((1,), math.log(rule.first_temperature))
         learned = {

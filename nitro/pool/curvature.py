@@ -15,13 +15,12 @@ from torch import Tensor
 
 from learning.detectors.detector import PolicySamples, UpdateStart
 from learning.detectors.hessian import HessianDetector
-from learning.networks.dense_policy import DensePolicy
-from learning.networks.distributions import Distribution, Gaussian, discrete_distribution
+from learning.networks.policy_alone import PolicyAlone
 from nitro.errors import CommandError
 from nitro.pool.batch import Array, Batch
 from nitro.pool.policy import Policy
 from nitro.pool.policy_maps import Module, PolicyMap, policy_of
-from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule
 from shared.contracts.rounds import Curvature
 from shared.trajectory.columns import Columns
@@ -66,24 +65,12 @@ def measure_curvature(
     return HessianDetector(rule).measure(now, PolicySamples(batch=samples, start=start))
 
 
-def _network(policy: Policy, environment: EnvironmentSpec) -> DensePolicy:
-    policy.numpy(environment)  # refuses what does not fit
-    return DensePolicy(
-        policy.weights,
-        policy.biases,
-        log_std=policy.log_std if isinstance(environment.action, ContinuousActionSpec) else None,
-        activation=policy.activation,
-        distribution=_distribution(environment),
-    )
+def _network(policy: Policy, environment: EnvironmentSpec) -> PolicyAlone:
+    spec = policy.numpy(environment).spec  # refuses what does not fit
+    return PolicyAlone(spec, policy.payload(environment)[0])
 
 
-def _distribution(environment: EnvironmentSpec) -> Distribution:
-    if isinstance(environment.action, ContinuousActionSpec):
-        return Gaussian()
-    return discrete_distribution(environment.action)[0]
-
-
-def _samples(batch: Batch, advantages: Array, before: DensePolicy) -> Columns[Tensor]:
+def _samples(batch: Batch, advantages: Array, before: PolicyAlone) -> Columns[Tensor]:
     """Return a batch's samples as a detector takes them: one column after the other."""
     seen = batch.policy.seen(batch.observations, batch.environment)
     observation, action, log_prob, advantage = (

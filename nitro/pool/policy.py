@@ -26,13 +26,8 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
     EnvironmentSpec,
 )
-from shared.policy.numpy_policy import (
-    POLICY_FORMAT,
-    NumpyPolicy,
-    PolicyError,
-    load_policy,
-    with_actions,
-)
+from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
+from shared.policy.spec import POLICY_FORMAT, PolicyError
 from shared.trajectory import codec
 
 Float32 = NDArray[np.float32]
@@ -101,7 +96,7 @@ class Policy:
         Raises:
             PolicyNotSupportedError: It does not fit the environment, or is not finite.
         """
-        arrays, metadata = self._payload(environment)
+        arrays, metadata = self.payload(environment)
         try:
             policy = load_policy(arrays, with_actions(metadata, environment.action))
         except PolicyError as error:
@@ -120,7 +115,7 @@ class Policy:
             PolicyNotSupportedError: It does not fit the environment, or is not finite.
         """
         self.numpy(environment)
-        return codec.encode(*self._payload(environment))
+        return codec.encode(*self.payload(environment))
 
     def seen(self, observations: NDArray[Any], environment: EnvironmentSpec) -> NDArray[Any]:
         """Return observations [..., F] as the network sees them: normalised, if the policy does."""
@@ -130,9 +125,14 @@ class Policy:
         rows = np.ascontiguousarray(observations, np.float32).reshape(-1, scale.size)
         return scale.apply(rows, out=np.empty_like(rows)).reshape(observations.shape)
 
-    def _payload(
+    def payload(
         self, environment: EnvironmentSpec
     ) -> tuple[dict[str, codec.Array], dict[str, str]]:
+        """Return the arrays and metadata that actors load, see `shared.policy.spec`.
+
+        Raises:
+            PolicyNotSupportedError: It does not fit the environment.
+        """
         if environment.observation.is_image:
             raise PolicyNotSupportedError(
                 f"{environment.env_id} gives images {environment.observation.shape}: {SUPPORTED}"

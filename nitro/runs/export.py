@@ -27,8 +27,9 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.contracts.job_spec import EnvironmentRef, Which
-from shared.policy.conv_layers import CONV_NETWORKS, conv_layers
-from shared.policy.numpy_policy import NumpyPolicy, PolicyError, load_policy, with_actions
+from shared.policy.blocks import Conv
+from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
+from shared.policy.spec import PolicyError, PolicySpec
 from shared.trajectory import codec
 
 _PORTABLE = Path(__file__).with_name("portable_policy.py")
@@ -94,7 +95,7 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
         largest_difference=difference,
         no_onnx=missing,
     )
-    arrays = codec.encode_raw(payload.arrays, _portable(metadata))
+    arrays = codec.encode_raw(payload.arrays, _portable(metadata, policy.spec))
     told = report.model_dump_json(indent=2).encode()
     contents = (arrays, told, _PORTABLE.read_bytes(), model)[: len(report.files)]
     try:
@@ -106,15 +107,10 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
     return report
 
 
-def _portable(metadata: Mapping[str, str]) -> dict[str, str]:
+def _portable(metadata: Mapping[str, str], spec: PolicySpec) -> dict[str, str]:
     """Return a policy's metadata with what `policy.py` cannot tell from the network's name."""
-    found = {**metadata}
-    for known in CONV_NETWORKS:
-        if known == metadata["network"]:
-            shape = tuple(int(size) for size in metadata["image_shape"].split(","))
-            layers = conv_layers(known, shape).convolutions
-            found["convolutions"] = json.dumps([[each.stride, each.padding] for each in layers])
-    return found
+    layers = [[each.stride, each.padding] for each in spec.layers if isinstance(each, Conv)]
+    return {**metadata, "convolutions": json.dumps(layers)} if layers else {**metadata}
 
 
 def _check_fit(policy: NumpyPolicy, environment: EnvironmentSpec) -> None:

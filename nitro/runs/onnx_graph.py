@@ -1,7 +1,7 @@
 """A policy as an ONNX graph: from an observation to the action that the environment takes.
 
 Everything an actor does is inside: normalisation, network, the most likely action, and its mapping
-to the environment's bounds. The layers are those that `shared.policy.numpy_policy` describes.
+to the environment's bounds. The blocks are those of `shared.policy.blocks`.
 `torch.onnx` would need torch, onnxscript and the whole policy once more as a torch module.
 
 Legend: `N` observations at a time.
@@ -21,13 +21,20 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
-from shared.policy.conv import MAX_PIXEL
-from shared.policy.conv_layers import CONV_NETWORKS, Convolution, conv_layers
-from shared.policy.mlp import LAYER_NORM_EPSILON
+from shared.policy.blocks import (
+    LAYER_NORM_EPSILON,
+    MAX_PIXEL,
+    Activation,
+    Conv,
+    Dense,
+    Flatten,
+    Pixels,
+)
+from shared.policy.spec import PolicySpec
 
 INPUT, OUTPUT = "observation", "action"
 _OPSET = 17
-_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}
+_ACTIVATIONS: dict[Activation, str] = {"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}
 _IR_VERSION = 9
 """With that operator set, what runtimes since 2023 read."""
 
@@ -53,10 +60,10 @@ def policy_graph(
         observation: What the environment shows.
         action: What it takes.
     """
+    spec = PolicySpec.read(metadata, {name: array.shape for name, array in arrays.items()})
     graph = _Graph()
-    seen = graph.seen(arrays, metadata, is_image=observation.dtype == "uint8")
-    outputs = graph.layers(seen, arrays, metadata)
-    graph.act(outputs, metadata, action)
+    outputs = graph.blocks(graph.seen(arrays, spec), arrays, spec)
+    graph.act(outputs, spec, action)
     is_continuous = isinstance(action, ContinuousActionSpec)
     input_type = TensorProto.UINT8 if observation.dtype == "uint8" else TensorProto.FLOAT
     shape = [] if isinstance(action, DiscreteActionSpec) else [_action_size(action)]
@@ -82,44 +89,41 @@ class _Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
-    def seen(self, arrays: Arrays, metadata: Mapping[str, str], *, is_image: bool) -> str:
+    def seen(self, arrays: Arrays, spec: PolicySpec) -> str:
         """Add what happens to an observation before the network; return its name."""
-        if is_image:
-            pixels = self._node("Cast", INPUT, to=TensorProto.FLOAT)
-            return self._node("Div", pixels, self._constant(np.float32(MAX_PIXEL)))
-        if "observation_mean" not in arrays:
+        if spec.observation_clip is None:
             return INPUT
-        bound = np.float32(metadata["observation_clip"])
+        bound = np.float32(spec.observation_clip)
         centred = self._node("Sub", INPUT, self._constant(arrays["observation_mean"]))
         scaled = self._node("Mul", centred, self._constant(arrays["observation_scale"]))
         return self._node("Clip", scaled, self._constant(-bound), self._constant(bound))
 
-    def layers(self, seen: str, arrays: Arrays, metadata: Mapping[str, str]) -> str:
+    def blocks(self, seen: str, arrays: Arrays, spec: PolicySpec) -> str:
         """Add the network; return the name of its outputs."""
-        name, values = metadata["network"], seen
-        convolutions: tuple[Convolution, ...] = ()
-        for known in CONV_NETWORKS:
-            if known == name:
-                shape = tuple(int(size) for size in metadata["image_shape"].split(","))
-                convolutions = conv_layers(known, shape).convolutions
-        activation = _ACTIVATIONS[metadata["activation"]]
-        count = sum(key.startswith("policy.") for key in arrays) // 2
-        for i in range(count):
-            parameters = (
-                self._constant(arrays[f"policy.{i}.weight"]),
-                self._constant(arrays[f"policy.{i}.bias"]),
-            )
-            if i < len(convolutions):
-                values = self._convolution(values, parameters, convolutions[i])
+        values, number = seen, 0
+        for block in spec.blocks:
+            if isinstance(block, Pixels):
+                pixels = self._node("Cast", values, to=TensorProto.FLOAT)
+                values = self._node("Div", pixels, self._constant(np.float32(MAX_PIXEL)))
+            elif isinstance(block, Flatten):
+                values = self._node("Flatten", values, axis=1)
             else:
-                if convolutions and i == len(convolutions):
-                    values = self._node("Flatten", values, axis=1)
-                values = self._node("Gemm", values, *parameters, transB=1)
-            if i < count - 1:
-                if metadata.get("layer_norm") == "yes":
-                    values = self._normalised(values)
-                values = self._node(activation, values)
+                names = (f"policy.{number}.{part}" for part in ("weight", "bias"))
+                weight, bias = (self._constant(arrays[name]) for name in names)
+                number += 1
+                if isinstance(block, Conv):
+                    values = self._convolution(values, (weight, bias), block)
+                else:
+                    values = self._dense(values, (weight, bias), block)
         return values
+
+    def _dense(self, values: str, parameters: tuple[str, str], block: Dense) -> str:
+        values = self._node("Gemm", values, *parameters, transB=1)
+        if block.layer_norm:
+            values = self._normalised(values)
+        if block.activation is None:
+            return values
+        return self._node(_ACTIVATIONS[block.activation], values)
 
     def _normalised(self, values: str) -> str:
         """Add a layer norm without gain and bias."""
@@ -129,10 +133,10 @@ class _Graph:
         deviation = self._node("Sqrt", self._node("Add", variance, epsilon))
         return self._node("Div", centred, deviation)
 
-    def act(self, outputs: str, metadata: Mapping[str, str], action: ActionSpec) -> None:
+    def act(self, outputs: str, spec: PolicySpec, action: ActionSpec) -> None:
         """Add what makes the environment's action of the outputs."""
         if isinstance(action, ContinuousActionSpec):
-            self._act_within_bounds(outputs, metadata, action)
+            self._act_within_bounds(outputs, spec, action)
         elif isinstance(action, DiscreteActionSpec):
             chosen = self._node("ArgMax", outputs, axis=1, keepdims=0)
             self._node("Add", chosen, self._constant(np.int64(action.start)), name=OUTPUT)
@@ -146,25 +150,25 @@ class _Graph:
             self._node("Add", chosen, self._constant(_starts(action)), name=OUTPUT)
 
     def _act_within_bounds(
-        self, outputs: str, metadata: Mapping[str, str], action: ContinuousActionSpec
+        self, outputs: str, spec: PolicySpec, action: ContinuousActionSpec
     ) -> None:
         values = outputs
-        if metadata["log_std"] == "state_dependent":
+        if spec.head.log_std == "state_dependent":
             begin, end, axis = (np.array([n], np.int64) for n in (0, len(action.low), 1))
             values = self._node("Slice", values, *map(self._constant, (begin, end, axis)))
-        if metadata["distribution"] == "squashed_gaussian":
+        if spec.head.distribution == "squashed_gaussian":
             values = self._node("Tanh", values)
         low, high = np.array(action.low), np.array(action.high)
-        if metadata.get("action_mapping", "rescale") == "rescale":
+        if spec.action_mapping == "rescale":
             # Halved before they are subtracted, as in `shared.policy.action_mapping`.
             values = self._node("Mul", values, self._constant(np.float32(high / 2 - low / 2)))
             values = self._node("Add", values, self._constant(np.float32(high / 2 + low / 2)))
         values = self._node("Max", values, self._constant(low.astype(np.float32)))
         self._node("Min", values, self._constant(high.astype(np.float32)), name=OUTPUT)
 
-    def _convolution(self, values: str, parameters: tuple[str, str], layer: Convolution) -> str:
+    def _convolution(self, values: str, parameters: tuple[str, str], layer: Conv) -> str:
         (top, bottom), (left, right) = layer.padding
-        return self._node(
+        filtered = self._node(
             "Conv",
             values,
             *parameters,
@@ -172,6 +176,7 @@ class _Graph:
             strides=[layer.stride, layer.stride],
             pads=[top, left, bottom, right],
         )
+        return self._node("Relu", filtered)
 
     def _node(
         self, operator: str, *inputs: str, name: str | None = None, **attributes: int | list[int]

@@ -24,10 +24,8 @@ from shared.contracts.message import (
     PositiveFloat32,
     PositiveInt,
 )
-from shared.policy.conv_layers import ConvNetworkName
+from shared.policy.blocks import Activation, ConvNetworkName
 
-Activation = Literal["tanh", "relu", "elu"]
-"""What follows a dense layer."""
 Decay = Literal["none", "linear", "cosine"]
 """How a value falls from its first in round 0 towards 0 behind the last round."""
 ActionMapping = Literal["rescale", "clip"]

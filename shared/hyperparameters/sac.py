@@ -10,7 +10,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from shared.contracts.message import Number, PositiveFloat, PositiveInt
-from shared.hyperparameters.common import ActionMapping, Activation, Hyperparameters
+from shared.hyperparameters.common import ActionMapping, Hyperparameters
+from shared.policy.blocks import Activation
 
 _Share = Annotated[Number, Field(gt=0, le=1)]
 

@@ -4,7 +4,6 @@ The learner learns from the action before this; only the environment sees the re
 """
 
 from collections.abc import Callable
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,6 @@ from shared.hyperparameters.common import ActionMapping
 from shared.policy.distributions import Action
 
 Floats = NDArray[np.floating]
-
-ACTION_MAPPINGS: tuple[ActionMapping, ...] = get_args(ActionMapping)
 
 
 def action_map(mapping: ActionMapping, low: Floats, high: Floats) -> Callable[[Action], Floats]:

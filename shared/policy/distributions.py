@@ -17,13 +17,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.policy.spec import Head
 from shared.policy.squashed_gaussian import SquashedGaussian
 
 Float32 = NDArray[np.float32]
 Action = NDArray[np.float32] | NDArray[np.int64]
-
-MAX_CHOICES = 256
-"""Most choices that an action may consist of."""
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -150,3 +148,14 @@ class MultiCategorical(_Choices):
 
 Distribution = Gaussian | SquashedGaussian | Categorical | MultiCategorical
 """How network outputs become actions."""
+
+
+def distribution_of(head: Head, log_std: Float32 | None) -> Distribution:
+    """Return a head's distribution; `log_std` [A] where the deviations are free."""
+    if head.distribution == "gaussian":
+        return Gaussian(head.size, log_std=log_std)
+    if head.distribution == "squashed_gaussian":
+        return SquashedGaussian(head.size, uniform=head.sampling == "uniform")
+    if head.distribution == "categorical":
+        return Categorical(*head.num_choices)
+    return MultiCategorical(head.num_choices)

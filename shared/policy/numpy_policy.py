@@ -5,8 +5,8 @@ faster than one in torch, and the actor's image stays small.
 
 Networks (the metadata's `network`): `mlp`, layers over vectors with the metadata's `activation`
 between them, `tanh`, `relu` or `elu`, and a layer norm before each if its `layer_norm` is `yes`;
-or a network for images out of `shared.policy.conv_layers`, by its
-name, for images of the metadata's `image_shape`.
+or a network for images out of `shared.policy.blocks`, by its name, for images of the metadata's
+`image_shape`. `shared.policy.spec` reads them.
 
 Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
 `policy.{i}.bias` [out] float32, or rounded to float16 on their way to actors, for layers i = 0..L,
@@ -31,7 +31,6 @@ Legend: `T` steps, `B` environments side by side, `F` observation size, `A` acti
 outputs.
 """
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -42,47 +41,16 @@ from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
 )
-from shared.hyperparameters.common import ActionMapping, Activation
-from shared.policy.action_mapping import ACTION_MAPPINGS, action_map
-from shared.policy.conv import ConvNetwork
-from shared.policy.conv_layers import CONV_NETWORKS, conv_layers
-from shared.policy.distributions import (
-    MAX_CHOICES,
-    Action,
-    Categorical,
-    Distribution,
-    Float32,
-    Gaussian,
-    MultiCategorical,
-)
-from shared.policy.mlp import Mlp
+from shared.policy.action_mapping import action_map
+from shared.policy.distributions import Action, Float32, distribution_of
+from shared.policy.numpy_network import NumpyNetwork
 from shared.policy.observation_scale import ObservationScale
-from shared.policy.squashed_gaussian import SquashedGaussian
+from shared.policy.spec import Head, PolicyError, PolicySpec
 
-POLICY_FORMAT = "nitro-policy/1"
 _LAYERS = "policy."
-
-KINDS = (
-    "gaussian/state_dependent",
-    "gaussian/free",
-    "squashed_gaussian/state_dependent",
-    "categorical/none",
-    "multi_categorical/none",
-)
-ACTIVATIONS: dict[str, tuple[Activation, ...]] = {
-    "mlp": ("tanh", "relu", "elu"),
-    **dict.fromkeys(CONV_NETWORKS, ("relu",)),
-}
-_IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
-_CHOICES = re.compile(rf"[1-9][0-9]{{0,5}}(,[1-9][0-9]{{0,5}}){{0,{MAX_CHOICES - 1}}}")
-
 
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Lowest and highest action # [A] each."""
-
-
-class PolicyError(ValueError):
-    """Arrays and metadata that make no policy; the message names the offending one."""
 
 
 class NumpyPolicy:
@@ -90,25 +58,28 @@ class NumpyPolicy:
 
     def __init__(
         self,
-        network: Mlp | ConvNetwork,
-        distribution: Distribution,
+        spec: PolicySpec,
+        arrays: Mapping[str, Float32],
         *,
-        observation_scale: ObservationScale | None = None,
-        action_mapping: ActionMapping = "rescale",
         bounds: Bounds | None = None,
         start: NDArray[np.int64] | None = None,
     ) -> None:
-        self.network = network
-        self.distribution = distribution
-        self.observation_scale = observation_scale
+        self.spec = spec
+        self.network = NumpyNetwork(spec, arrays)
+        self.distribution = distribution_of(spec.head, arrays.get("log_std"))
+        self.observation_scale: ObservationScale | None = None
         """None where the network sees observations as they are."""
-        self.action_mapping = action_mapping
+        if spec.observation_clip is not None:
+            self.observation_scale = ObservationScale(
+                arrays["observation_mean"], arrays["observation_scale"], bound=spec.observation_clip
+            )
+        self.action_mapping = spec.action_mapping
         """How continuous actions reach the environment's bounds; `action_map` does it."""
-        self.observation_shape = network.input_shape
+        self.observation_shape = spec.observation_shape
         """Of one observation: (F,), or (channels, height, width) of an image."""
-        self.action_shape = distribution.action_shape
+        self.action_shape = self.distribution.action_shape
         """Of one action: (A,) if continuous, () if discrete."""
-        self._to_bounds = None if bounds is None else action_map(action_mapping, *bounds)
+        self._to_bounds = None if bounds is None else action_map(spec.action_mapping, *bounds)
         self._start = start
 
     def outputs(self, observation: NDArray[np.generic]) -> Float32:
@@ -183,37 +154,14 @@ def load_policy(
         PolicyError: An array is missing, unknown, of the wrong type or shape or not finite, or the
             metadata names something this module does not know.
     """
-    _expect(metadata, "format", (POLICY_FORMAT,))
-    name = _expect(metadata, "network", tuple(ACTIVATIONS))
-    _expect(metadata, "activation", ACTIVATIONS[name])
-    _expect({"layer_norm": "no", **metadata}, "layer_norm", ("no", "yes"))
-    kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
-    if kind not in KINDS:
-        raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {KINDS}")
-    action_mapping = metadata.get("action_mapping", "rescale")
-    if action_mapping not in ACTION_MAPPINGS:
-        raise PolicyError(
-            f"action_mapping is {action_mapping!r:.80}, expected one of {ACTION_MAPPINGS}"
-        )
     layers = {name: _finite(name, array) for name, array in arrays.items()}
-    scale = _observation_scale(
-        layers.pop("observation_mean", None), layers.pop("observation_scale", None), metadata
-    )
-    log_std = layers.pop("log_std", None) if kind == "gaussian/free" else None
-    network = _network(layers, metadata)
-    if scale is not None and (scale.size,) != network.input_shape:
-        raise PolicyError(
-            f"observation_mean has {scale.size} numbers, the network takes {network.input_shape}"
+    spec = PolicySpec.read(metadata, {name: array.shape for name, array in layers.items()})
+    try:
+        return NumpyPolicy(
+            spec, layers, bounds=_bounds(metadata, spec.head), start=_start(metadata, spec.head)
         )
-    distribution = _distribution(kind, network.output_size, log_std, metadata)
-    return NumpyPolicy(
-        network,
-        distribution,
-        observation_scale=scale,
-        action_mapping=action_mapping,
-        bounds=_bounds(metadata, distribution),
-        start=_start(metadata, distribution),
-    )
+    except ValueError as error:
+        raise PolicyError(str(error)) from error
 
 
 def with_actions(metadata: Mapping[str, str], action: ActionSpec) -> dict[str, str]:
@@ -228,10 +176,10 @@ def with_actions(metadata: Mapping[str, str], action: ActionSpec) -> dict[str, s
     return {**metadata, **{name: ",".join(map(repr, values)) for name, values in found.items()}}
 
 
-def _bounds(metadata: Mapping[str, str], distribution: Distribution) -> Bounds | None:
-    if distribution.num_choices is not None:
+def _bounds(metadata: Mapping[str, str], head: Head) -> Bounds | None:
+    shape = (head.size,)
+    if head.num_choices:
         return None
-    shape = distribution.action_shape
     texts = {name: metadata[name] for name in ("action_low", "action_high") if name in metadata}
     if not texts:
         return None
@@ -244,34 +192,20 @@ def _bounds(metadata: Mapping[str, str], distribution: Distribution) -> Bounds |
     return low, high
 
 
-def _start(metadata: Mapping[str, str], distribution: Distribution) -> NDArray[np.int64] | None:
+def _start(metadata: Mapping[str, str], head: Head) -> NDArray[np.int64] | None:
     text = metadata.get("action_start")
     if text is None:
         return None
-    shape = distribution.action_shape
+    shape = () if head.distribution == "categorical" else (len(head.num_choices),)
     try:
         start = np.array([int(part) for part in text.split(",")], np.int64)
-        if distribution.num_choices is None:
+        if not head.num_choices:
             raise ValueError("continuous actions have none")
         return start.reshape(shape)
     except (ValueError, OverflowError) as error:
         raise PolicyError(
             f"action_start is {text!r:.80}, expected whole numbers of shape {shape}: {error}"
         ) from error
-
-
-def _observation_scale(
-    mean: Float32 | None, scale: Float32 | None, metadata: Mapping[str, str]
-) -> ObservationScale | None:
-    if mean is None and scale is None:
-        return None
-    if mean is None or scale is None:
-        raise PolicyError("holds one of observation_mean and observation_scale, expected both")
-    text = metadata.get("observation_clip", "")
-    try:
-        return ObservationScale(mean, scale, bound=float(text))
-    except ValueError as error:
-        raise PolicyError(f"observation_clip {text!r:.80}: {error}") from error
 
 
 def halved(arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
@@ -289,71 +223,3 @@ def _finite(name: str, array: NDArray[np.generic]) -> Float32:
     if not np.isfinite(values).all():
         raise PolicyError(f"array {name!r:.80} is not finite")
     return values
-
-
-def _expect(metadata: Mapping[str, str], field: str, allowed: tuple[str, ...]) -> str:
-    value = metadata.get(field)
-    if value not in allowed:
-        wanted = repr(allowed[0]) if len(allowed) == 1 else f"one of {allowed}"
-        raise PolicyError(f"{field} is {value!r:.80}, expected {wanted}")
-    return value
-
-
-def _network(arrays: Mapping[str, Float32], metadata: Mapping[str, str]) -> Mlp | ConvNetwork:
-    layers = range(len(arrays) // 2)
-    expected = {f"policy.{i}.{part}" for i in layers for part in ("weight", "bias")}
-    if not expected or arrays.keys() != expected:
-        raise PolicyError(
-            f"holds arrays {sorted(arrays)!r:.300}, expected policy.{{i}}.weight and "
-            "policy.{i}.bias for layers i = 0, 1, ... (and log_std if it is free)"
-        )
-    weights = [arrays[f"policy.{i}.weight"] for i in layers]
-    biases = [arrays[f"policy.{i}.bias"] for i in layers]
-    try:
-        for name in CONV_NETWORKS:
-            if metadata["network"] == name:
-                shape = _image_shape(metadata.get("image_shape", ""))
-                return ConvNetwork(conv_layers(name, shape), weights, biases)
-        for activation in ACTIVATIONS["mlp"]:
-            if metadata["activation"] == activation:
-                norm = metadata.get("layer_norm", "no") == "yes"
-                return Mlp(weights, biases, activation=activation, layer_norm=norm)
-        raise PolicyError(f"activation is {metadata['activation']!r:.80}")
-    except ValueError as error:
-        raise PolicyError(str(error)) from error
-
-
-def _image_shape(text: str) -> tuple[int, ...]:
-    if not _IMAGE_SHAPE.fullmatch(text):
-        raise PolicyError(f"image_shape is {text!r:.80}, expected channels,height,width")
-    return tuple(int(size) for size in text.split(","))
-
-
-def _multi_categorical(text: str, num_outputs: int) -> MultiCategorical:
-    num_choices = [int(part) for part in text.split(",")] if _CHOICES.fullmatch(text) else []
-    if not num_choices or sum(num_choices) != num_outputs:
-        raise PolicyError(
-            f"num_choices is {text!r:.80}, expected whole numbers from 1 with commas between them "
-            f"that add up to the {num_outputs} outputs"
-        )
-    return MultiCategorical(num_choices)
-
-
-def _distribution(
-    kind: str, num_outputs: int, log_std: Float32 | None, metadata: Mapping[str, str]
-) -> Distribution:
-    if kind == "categorical/none":
-        return Categorical(num_outputs)
-    if kind == "multi_categorical/none":
-        return _multi_categorical(metadata.get("num_choices", ""), num_outputs)
-    if kind.endswith("/state_dependent") and num_outputs % 2:
-        raise PolicyError(f"{num_outputs} outputs cannot be split into mean and log_std")
-    if kind == "squashed_gaussian/state_dependent":
-        uniform = _expect({"sampling": "policy", **metadata}, "sampling", ("policy", "uniform"))
-        return SquashedGaussian(num_outputs // 2, uniform=uniform == "uniform")
-    if kind == "gaussian/state_dependent":
-        return Gaussian(num_outputs // 2, log_std=None)
-    if log_std is None or log_std.shape != (num_outputs,):
-        shape = None if log_std is None else log_std.shape
-        raise PolicyError(f"log_std has shape {shape}, expected ({num_outputs},)")
-    return Gaussian(num_outputs, log_std=log_std)

@@ -8,7 +8,7 @@ from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunS
 from shared.artifacts.local import LocalArtifacts
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import EnvKwarg
-from shared.policy.numpy_policy import POLICY_FORMAT
+from shared.policy.spec import POLICY_FORMAT
 from shared.trajectory import codec
 from tests.nitro.synthetic_run import JOB_ID, job
 

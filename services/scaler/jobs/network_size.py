@@ -8,20 +8,15 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from shared.contracts.environment_spec import (
-    ActionSpec,
-    ContinuousActionSpec,
-    DiscreteActionSpec,
-    EnvironmentSpec,
-)
+from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec
 from shared.contracts.gradients import MAX_MESSAGE_BYTES
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
 from shared.contracts.rollouts import MAX_POLICY_BYTES
-from shared.hyperparameters.common import CommonHyperparameters, Hyperparameters
+from shared.hyperparameters.common import Hyperparameters
 from shared.hyperparameters.presets import ALGORITHMS
-from shared.policy.conv_layers import conv_layers
+from shared.policy.spec import PolicySpec
 
 _MB = 1024 * 1024
 _HEADER_BYTES = 8192
@@ -34,19 +29,12 @@ def bytes_per_weight(spec: JobSpec) -> int:
 
 
 def network_weights(spec: JobSpec, environment: EnvironmentSpec) -> int:
-    """Return the most weights and biases that the policy's network has.
+    """Return the weights and biases of the policy's network.
 
     Raises:
         ValueError: The observations are images that the network cannot take.
     """
-    observation = environment.observation
-    rule = resolve_for(spec, environment)
-    weights, inputs = 0, math.prod(observation.shape)
-    widths = rule.hidden_sizes
-    if observation.is_image and isinstance(rule, CommonHyperparameters):
-        layers = conv_layers(rule.image_network, observation.shape)
-        weights, inputs, widths = layers.num_filter_weights, layers.num_flat, layers.dense
-    return weights + _dense_weights(inputs, *widths, _num_outputs(environment.action))
+    return PolicySpec.of(environment, resolve_for(spec, environment)).num_weights
 
 
 def algorithm_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
@@ -87,14 +75,15 @@ def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fie
     """
     if not spec.learns_on_functions:
         return
-    why = _not_on_functions(resolve_for(spec, environment), environment)
+    rule = resolve_for(spec, environment)
+    why = _not_on_functions(rule, environment)
     if why:
         message = f"functions cannot learn {spec.env_id}, which {why}; use learner cpu or gpu"
         yield FieldError(field="learner", message=message)
         return
-    inputs = math.prod(environment.observation.shape)
-    value_weights = _dense_weights(inputs, *resolve_for(spec, environment).hidden_sizes, 1)
-    weights = network_weights(spec, environment) + value_weights
+    policy = PolicySpec.of(environment, rule)
+    value_sizes = (*policy.observation_shape, *rule.hidden_sizes, 1)
+    weights = policy.num_weights + sum((i + 1) * o for i, o in pairwise(value_sizes))
     needed = 4 * weights + _HEADER_BYTES
     if needed > MAX_MESSAGE_BYTES:
         message = (
@@ -122,17 +111,3 @@ def _not_on_functions(rule: Hyperparameters, environment: EnvironmentSpec) -> st
 
 def _either(names: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _dense_weights(*sizes: int) -> int:
-    """Return weights and biases of dense layers between so many units."""
-    return sum((i + 1) * o for i, o in pairwise(sizes))
-
-
-def _num_outputs(action: ActionSpec) -> int:
-    """Return the most outputs that a policy has for an action."""
-    if isinstance(action, ContinuousActionSpec):
-        return 2 * len(action.low)
-    if isinstance(action, DiscreteActionSpec):
-        return action.n
-    return sum(action.num_choices)

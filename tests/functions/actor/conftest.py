@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
-from shared.policy.numpy_policy import POLICY_FORMAT, NumpyPolicy, load_policy
+from shared.policy.numpy_policy import NumpyPolicy, load_policy
+from shared.policy.spec import POLICY_FORMAT
 
 Arrays = dict[str, NDArray[np.generic]]
 

@@ -16,7 +16,6 @@ from learning.detectors.lanczos import LanczosResult, extreme_eigenvalues
 from learning.detectors.sample_choice import chosen_samples, evenly_spread
 from learning.losses.loss_terms import LossRule
 from learning.losses.ppo import PpoRule
-from learning.networks import distributions as discrete
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.mlp_network import MlpActorCritic
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -302,7 +301,7 @@ def test_a_diverged_policy_is_no_curvature() -> None:
 
 @pytest.mark.parametrize("objective", ["surrogate", "behaviour", "total_loss"])
 def test_convolutional_networks_have_every_objective_and_the_noise(objective: str) -> None:
-    case: test_surrogate_conv.Case = (test_surrogate_conv.SMALL, discrete.Categorical(), 3, None)
+    case = test_surrogate_conv.CASES[0]
     network = test_surrogate_conv.network_of(case)
     network.flatten(dtype=torch.float32)
     observation, action, advantage = test_surrogate_conv.samples_of(case)

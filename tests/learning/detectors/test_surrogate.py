@@ -141,13 +141,8 @@ def test_linear_softmax_policy_has_the_closed_form_hessian() -> None:
         max_episode_steps=None,
         versions={},
     )
-    network = MlpActorCritic(
-        observation_size=2,
-        policy_outputs=3,
-        hidden_sizes=(),
-        distribution=build_network(environment, STATE_DEPENDENT, seed=0).distribution,
-        free_log_std=None,
-    )
+    linear = STATE_DEPENDENT.model_copy(update={"hidden_sizes": ()})
+    network = build_network(environment, linear, seed=0)
     rng = np.random.default_rng(0)
     weight, bias = rng.normal(size=(3, 2)), rng.normal(size=3)
     network.flatten(dtype=torch.float64)

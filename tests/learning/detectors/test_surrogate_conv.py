@@ -7,71 +7,73 @@ import torch
 from torch import Tensor
 
 from learning.networks.conv_network import ConvActorCritic
-from learning.networks.distributions import Categorical, Distribution, Gaussian
-from shared.policy.conv_layers import ConvLayers, Convolution
+from shared.policy.blocks import Block, Conv, Dense, Flatten, Pixels
+from shared.policy.spec import Head, PolicySpec
 from tests.learning.detectors.test_surrogate import objective_of
 
-SMALL = ConvLayers(
-    name="nature_cnn",
-    image_shape=(1, 8, 8),
-    convolutions=(
-        Convolution(
-            channels=1,
-            filters=3,
-            kernel=(4, 4),
-            stride=2,
-            padding=((1, 1), (1, 1)),
-            output_size=(4, 4),
-        ),
-        Convolution(
-            channels=3,
-            filters=2,
-            kernel=(2, 2),
-            stride=2,
-            padding=((0, 0), (0, 0)),
-            output_size=(2, 2),
-        ),
+SMALL: tuple[Block, ...] = (
+    Pixels(image_shape=(1, 8, 8)),
+    Conv(
+        channels=1,
+        filters=3,
+        kernel=(4, 4),
+        stride=2,
+        padding=((1, 1), (1, 1)),
+        output_size=(4, 4),
     ),
-    dense=(5,),
+    Conv(
+        channels=3,
+        filters=2,
+        kernel=(2, 2),
+        stride=2,
+        padding=((0, 0), (0, 0)),
+        output_size=(2, 2),
+    ),
+    Flatten(),
+    Dense(inputs=8, outputs=5, activation="relu"),
 )
-WHOLE = ConvLayers(
-    name="paper_cnn",
-    image_shape=(2, 7, 6),
-    convolutions=(
-        Convolution(
-            channels=2,
-            filters=3,
-            kernel=(3, 3),
-            stride=2,
-            padding=((0, 1), (1, 1)),
-            output_size=(3, 3),
-        ),
-        Convolution(
-            channels=3,
-            filters=4,
-            kernel=(3, 3),
-            stride=1,
-            padding=((0, 0), (0, 0)),
-            output_size=(1, 1),
-        ),
+WHOLE: tuple[Block, ...] = (
+    Pixels(image_shape=(2, 7, 6)),
+    Conv(
+        channels=2,
+        filters=3,
+        kernel=(3, 3),
+        stride=2,
+        padding=((0, 1), (1, 1)),
+        output_size=(3, 3),
     ),
-    dense=(),
+    Conv(
+        channels=3,
+        filters=4,
+        kernel=(3, 3),
+        stride=1,
+        padding=((0, 0), (0, 0)),
+        output_size=(1, 1),
+    ),
+    Flatten(),
 )
 """As the paper's: uneven padding, and last a filter as large as the image."""
-Case = tuple[ConvLayers, Distribution, int, int | None]
+CHOICE = Head(distribution="categorical", num_choices=(3,))
+
+
+def case_of(trunk: tuple[Block, ...], features: int, head: Head) -> PolicySpec:
+    outputs = Dense(inputs=features, outputs=head.num_outputs)
+    return PolicySpec(network="nature_cnn", blocks=(*trunk, outputs), head=head)
+
+
+Case = PolicySpec
 CASES: list[Case] = [
-    (SMALL, Categorical(), 3, None),
-    (SMALL, Gaussian(), 4, None),
-    (SMALL, Gaussian(), 2, 2),
-    (WHOLE, Categorical(), 3, None),
+    case_of(SMALL, 5, CHOICE),
+    case_of(SMALL, 5, Head(distribution="gaussian", log_std="state_dependent", size=2)),
+    case_of(SMALL, 5, Head(distribution="gaussian", log_std="free", size=2)),
+    case_of(WHOLE, 4, CHOICE),
 ]
 
 
 def network_of(case: Case) -> ConvActorCritic:
-    layers, distribution, num_outputs, free = case
-    network = ConvActorCritic(
-        layers=layers, policy_outputs=num_outputs, distribution=distribution, free_log_std=free
-    )
+    last = case.layers[-1]
+    assert isinstance(last, Dense)
+    network = ConvActorCritic(case, Dense(inputs=last.inputs, outputs=1))
     network.flatten(dtype=torch.float64)
     noise = torch.randn(
         network.flat.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
@@ -82,10 +84,10 @@ def network_of(case: Case) -> ConvActorCritic:
 
 def samples_of(case: Case, count: int = 30) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(2)
-    shape = (count, *case[0].image_shape)
+    shape = (count, *case.observation_shape)
     observation = torch.randint(256, shape, generator=generator, dtype=torch.uint8)
     advantage = torch.randn(count, generator=generator, dtype=torch.float64)
-    if isinstance(case[1], Categorical):
+    if case.head == CHOICE:
         return observation, torch.randint(3, (count,), generator=generator), advantage
     action = torch.randn((count, 2), generator=generator, dtype=torch.float64)
     return observation, action, advantage
@@ -104,9 +106,7 @@ def plain_objective(
     def objective(vector: Tensor) -> Tensor:
         parts = torch.split(vector, [shape.numel() for shape in shapes])
         parameters = {n: p.view(s) for n, p, s in zip(names, parts, shapes, strict=True)}
-        outputs = network.head(parameters, network.features(parameters, observation))
-        if "log_std" in parameters:
-            outputs = torch.cat((outputs, parameters["log_std"].expand(len(outputs), -1)), dim=1)
+        outputs = network.outputs_at(parameters, observation)
         log_prob = network.distribution.log_prob(outputs, action)
         return (advantage * torch.exp(log_prob - log_prob.detach())).mean()
 

@@ -19,7 +19,7 @@ CASES: list[Distribution] = [Gaussian(), Categorical()]
 both_kinds = pytest.mark.parametrize(
     ("distribution", "as_arrays"),
     [*((case, False) for case in CASES), (Gaussian(), True)],
-    ids=lambda value: getattr(value, "name", str(value)),
+    ids=lambda value: str(value) if isinstance(value, bool) else type(value).__name__,
 )
 
 
@@ -47,7 +47,7 @@ def random_minibatch(
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
     n = 30
-    gaussian = distribution.name == "gaussian"
+    gaussian = isinstance(distribution, Gaussian)
     outputs = normal(n, 4)
     action = normal(n, 2) if gaussian else torch.arange(n) % 4
     log_prob = distribution.log_prob(outputs, action)

@@ -16,9 +16,10 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.hyperparameters.ppo import PAPER, STANDARD_IMAGES, PpoHyperparameters
-from shared.policy.conv_layers import CONV_NETWORKS, ConvNetworkName
+from shared.policy.blocks import CONV_NETWORKS, ConvNetworkName
 from shared.policy.fragment_sampler import FragmentSampler
-from shared.policy.numpy_policy import PolicyError, load_policy
+from shared.policy.numpy_policy import load_policy
+from shared.policy.spec import PolicyError
 from tests.learning.networks.test_mlp_network import FixedGradients
 
 DISCRETE, CONTINUOUS = DiscreteActionSpec(n=6), ContinuousActionSpec(low=(-1, -1), high=(1, 1))
@@ -136,10 +137,10 @@ def test_large_batches_are_answered_in_parts_and_in_order() -> None:
     ("field", "value", "message"),
     [
         ("image_shape", "4,84", "image_shape is '4,84', expected channels,height,width"),
-        ("image_shape", "4,96,96", r"layer 3 has weight \(512, 3136\)"),
+        ("image_shape", "4,96,96", r"policy.3.weight has shape \(512, 3136\)"),
         ("image_shape", "4,20,20", "too small"),
-        ("network", "paper_cnn", "5 weights and 5 biases, expected 4"),
-        ("network", "mlp", r"layer 0 has weight \(32, 4, 8, 8\)"),
+        ("network", "paper_cnn", "holds arrays"),
+        ("network", "mlp", r"policy.0.weight has shape \(32, 4, 8, 8\)"),
         ("network", "resnet", "network is 'resnet', expected one of"),
         ("activation", "tanh", "activation is 'tanh', expected 'relu'"),
     ],

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from learning.networks import mlp
-from learning.networks.mlp import TANH, Layer, MlpForm
-from shared.hyperparameters.common import Activation
+from learning.networks.blocks import Layer, forward
+from shared.policy.blocks import Activation, Dense, dense_blocks
 
 SIZES = [(3, 4, 5, 2), (40, 16, 1), (7, 2)]
 
@@ -37,16 +37,17 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 
 
-def objective(x: Tensor, target: Tensor, *flat: Tensor, form: MlpForm = TANH) -> Tensor:
+def objective(x: Tensor, target: Tensor, *flat: Tensor, blocks: tuple[Dense, ...]) -> Tensor:
     """Half the squared distance of the network's output from `target`, by plain torch."""
     h = x
     for i in range(0, len(flat), 2):
         h = h @ flat[i].t() + flat[i + 1]
-        if i < len(flat) - 2:
-            if form.layer_norm:
-                centred = h - h.mean(1, keepdim=True)
-                h = centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
-            h = ACTIVATIONS[form.activation](h)
+        block = blocks[i // 2]
+        if block.layer_norm:
+            centred = h - h.mean(1, keepdim=True)
+            h = centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
+        if block.activation is not None:
+            h = ACTIVATIONS[block.activation](h)
     return 0.5 * (h - target).square().sum()
 
 
@@ -62,15 +63,15 @@ def data(sizes: tuple[int, ...], dtype: torch.dtype, count: int = 11) -> tuple[T
 def test_gradients_agree_with_autograd(
     sizes: tuple[int, ...], activation: Activation, layer_norm: bool
 ) -> None:
-    form = MlpForm(activation=activation, layer_norm=layer_norm)
+    blocks = dense_blocks(sizes, activation=activation, layer_norm=layer_norm)
     layers = random_layers(sizes, 0, torch.float64)
     gradients = random_layers(sizes, 1, torch.float64)  # garbage that must be overwritten
     x, target = data(sizes, torch.float64)
-    trace, output = mlp.forward(layers, x, form)
-    mlp.backward(layers, trace, output - target, gradients=gradients, form=form)
+    trace, output = mlp.forward(blocks, layers, x)
+    mlp.backward(blocks, layers, trace, output - target, gradients=gradients)
 
     leaves = [tensor.clone().requires_grad_() for tensor in parameters(layers)]
-    expected = torch.autograd.grad(objective(x, target, *leaves, form=form), leaves)
-    torch.testing.assert_close(mlp.differentiable(layers, x, form), output)
+    expected = torch.autograd.grad(objective(x, target, *leaves, blocks=blocks), leaves)
+    torch.testing.assert_close(forward(blocks, layers, x), output)
     for found, wanted in zip(parameters(gradients), expected, strict=True):
         torch.testing.assert_close(found, wanted)

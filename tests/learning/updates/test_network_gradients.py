@@ -14,7 +14,6 @@ from learning.losses.loss_terms import LossRule, stat_names
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
-from learning.networks.distributions import Categorical
 from learning.updates.gradient import Gradient
 from learning.updates.network_gradients import NetworkGradients
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -120,7 +119,7 @@ def test_dense_gradients_are_those_of_the_loss(
 
 @pytest.mark.parametrize("name", RULES)
 def test_convolutional_gradients_are_those_of_the_loss(name: str) -> None:
-    case: conv.Case = (conv.SMALL, Categorical(), 3, None)
+    case = conv.CASES[0]
     network = conv.network_of(case)
     network.flatten(dtype=torch.float32)
     observation, action, advantage = conv.samples_of(case)

@@ -15,7 +15,8 @@ from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
-from shared.policy.numpy_policy import POLICY_FORMAT, load_policy
+from shared.policy.numpy_policy import load_policy
+from shared.policy.spec import POLICY_FORMAT
 
 OBSERVATION = np.zeros(2, np.float32)
 GOOD_START: Any = (OBSERVATION, {})

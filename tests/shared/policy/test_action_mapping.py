@@ -6,7 +6,8 @@ from gymnasium.spaces import Box
 from numpy.typing import DTypeLike, NDArray
 
 from shared.hyperparameters.common import ActionMapping
-from shared.policy.action_mapping import ACTION_MAPPINGS, action_map
+from shared.policy.action_mapping import action_map
+from shared.policy.spec import ACTION_MAPPINGS
 
 
 def _f32(values: object) -> NDArray[np.float32]:

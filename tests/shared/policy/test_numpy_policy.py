@@ -10,14 +10,8 @@ from numpy.typing import NDArray
 
 from shared.contracts.environment_spec import ContinuousActionSpec, DiscreteActionSpec
 from shared.policy.fragment_sampler import FragmentSampler
-from shared.policy.numpy_policy import (
-    POLICY_FORMAT,
-    NumpyPolicy,
-    PolicyError,
-    halved,
-    load_policy,
-    with_actions,
-)
+from shared.policy.numpy_policy import NumpyPolicy, halved, load_policy, with_actions
+from shared.policy.spec import POLICY_FORMAT, PolicyError
 from shared.trajectory import codec
 
 Kind = Literal["state_dependent", "free", "none"]
@@ -147,17 +141,21 @@ def _normalise(size: int = 11, scale: float = 1.0) -> Callable[[Arrays], object]
         ("none", lambda arrays: arrays.pop("policy.1.bias"), "holds arrays"),
         ("none", _change("value.0.weight", np.zeros((1, 1), np.float32)), "holds arrays"),
         ("none", _change("policy.0.weight", np.zeros((8, 11))), "dtype float64"),
-        ("none", _change("policy.1.weight", np.zeros((3, 9), np.float32)), "layer 1 has weight"),
-        ("none", _change("policy.1.weight", np.zeros(3, np.float32)), "layer 1 has weight"),
-        ("none", _change("policy.0.bias", np.zeros(9, np.float32)), "layer 0 has weight"),
+        (
+            "none",
+            _change("policy.1.weight", np.zeros((3, 9), np.float32)),
+            "policy.1.weight has shape",
+        ),
+        ("none", _change("policy.1.weight", np.zeros(3, np.float32)), "policy.1.weight has shape"),
+        ("none", _change("policy.0.bias", np.zeros(9, np.float32)), "policy.0.bias has shape"),
         ("none", _change("policy.0.bias", np.full(8, np.nan, np.float32)), "is not finite"),
-        ("free", lambda arrays: arrays.pop("log_std"), "log_std has shape None"),
+        ("free", lambda arrays: arrays.pop("log_std"), "holds arrays"),
         ("free", _change("log_std", np.zeros(4, np.float32)), r"log_std has shape \(4,\)"),
         ("free", _change("log_std", np.full(3, np.inf, np.float32)), "'log_std' is not finite"),
         ("none", _change("log_std", np.zeros(3, np.float32)), "holds arrays"),
-        ("none", _change("observation_mean", np.zeros(11, np.float32)), "holds one of"),
-        ("none", _change("observation_scale", np.ones(11, np.float32)), "holds one of"),
-        ("none", _normalise(size=10), "observation_mean has 10 numbers, the network takes"),
+        ("none", _change("observation_mean", np.zeros(11, np.float32)), "holds arrays"),
+        ("none", _change("observation_scale", np.ones(11, np.float32)), "holds arrays"),
+        ("none", _normalise(size=10), r"observation_mean has shape \(10,\), expected \(11,\)"),
         ("none", _normalise(scale=0.0), "observation_scale must be above 0"),
     ],
 )

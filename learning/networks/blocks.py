@@ -1,0 +1,71 @@
+"""The blocks of `shared.policy.blocks` in torch, with a graph behind them where there is to be one.
+
+Legend: N samples.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from shared.policy.blocks import (
+    LAYER_NORM_EPSILON,
+    MAX_PIXEL,
+    Activation,
+    Block,
+    Conv,
+    Dense,
+    Flatten,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """The parameters of one block, or their gradients."""
+
+    weight: Tensor
+    bias: Tensor  # [out]
+
+
+def forward(blocks: Iterable[Block], layers: Sequence[Layer], x: Tensor) -> Tensor:
+    """Return what blocks make of `x` # [N, ...].
+
+    Args:
+        blocks: In their order.
+        layers: Of those that have parameters.
+        x: Vectors, or images.
+    """
+    parameters = iter(layers)
+    for block in blocks:
+        if isinstance(block, Dense):
+            x = _dense(block, next(parameters), x)
+        elif isinstance(block, Conv):
+            x = _convolved(block, next(parameters), x)
+        elif isinstance(block, Flatten):
+            x = x.flatten(1)
+        else:
+            x = x.to(layers[0].weight.dtype) / MAX_PIXEL
+    return x
+
+
+def _dense(block: Dense, layer: Layer, x: Tensor) -> Tensor:
+    x = functional.linear(x, layer.weight, layer.bias)
+    if block.layer_norm:
+        x = functional.layer_norm(x, x.shape[1:], eps=LAYER_NORM_EPSILON)
+    return x if block.activation is None else _ACTIVATE[block.activation](x)
+
+
+def _convolved(block: Conv, layer: Layer, images: Tensor) -> Tensor:
+    (top, bottom), (left, right) = block.padding
+    if top or bottom or left or right:
+        images = functional.pad(images, (left, right, top, bottom))
+    return torch.relu(functional.conv2d(images, layer.weight, layer.bias, stride=block.stride))
+
+
+_ACTIVATE: Mapping[Activation, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "elu": functional.elu,
+}

@@ -1,0 +1,172 @@
+"""A policy's network in NumPy, forward only, without an allocation of images per call.
+
+Images are kept with the channels last, so that the patch under a filter is a few runs of contiguous
+numbers: every convolution is one copy of patches and one matrix product.
+
+Legend: `B` rows; `F` inputs, or `C`, `H`, `W` an image's channels, height and width; `D` outputs.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.policy.blocks import LAYER_NORM_EPSILON, MAX_PIXEL, Activation, Conv, Dense, Layer
+from shared.policy.spec import PolicySpec
+
+Float32 = NDArray[np.float32]
+Forward = Callable[[NDArray[Any], Float32], Float32]
+"""Computes a network's outputs for inputs, into an array that it returns."""
+_Parameters = tuple[Float32, Float32]
+
+
+class NumpyNetwork:
+    """Convolutions, if there are any, then dense layers."""
+
+    def __init__(self, spec: PolicySpec, arrays: Mapping[str, Float32]) -> None:
+        """Copy the parameters: as many, and of the shapes, as `spec.require` has found."""
+        self.input_shape = spec.observation_shape
+        self.output_size = spec.head.num_outputs
+        self._convolutions: list[tuple[Conv, _Parameters]] = []
+        self._dense: list[tuple[Dense, _Parameters]] = []
+        before: Layer | None = None
+        for i, layer in enumerate(spec.layers):
+            # Biases as rows: one row of values plus one of biases needs no broadcasting, which
+            # would cost NumPy more than the addition itself.
+            bias = arrays[f"policy.{i}.bias"].reshape(1, -1).copy()
+            parameters = _laid_out(arrays[f"policy.{i}.weight"], before), bias
+            if isinstance(layer, Conv):
+                self._convolutions.append((layer, parameters))
+            else:
+                self._dense.append((layer, parameters))
+            before = layer
+
+    def forward_pass(self, num_rows: int) -> Forward:
+        """Return a function that computes outputs [B, D] for `num_rows` inputs.
+
+        Inputs are [B, F] float32, or images [B, C, H, W] uint8, or float32 of the same range. The
+        function writes into its second argument, which must be C-contiguous float32, and returns
+        that. Tanh and ReLU allocate nothing.
+        """
+        convolved = self._convolved(num_rows) if self._convolutions else None
+        *hidden, (_, (last_weight, last_bias)) = self._dense
+        steps = [
+            (weight, bias, np.empty((num_rows, bias.size), np.float32), *_after(block))
+            for block, (weight, bias) in hidden
+        ]
+
+        def forward(inputs: NDArray[Any], out: Float32) -> Float32:
+            values = inputs if convolved is None else convolved(inputs)
+            for weight, bias, buffer, layer_norm, activate in steps:
+                values.dot(weight, buffer)
+                np.add(buffer, bias, buffer)
+                if layer_norm:
+                    _normalise(buffer)
+                values = activate(buffer, buffer)
+            values.dot(last_weight, out)
+            return np.add(out, last_bias, out)
+
+        return forward
+
+    def _convolved(self, num_rows: int) -> Callable[[NDArray[Any]], Float32]:
+        """Return a function from images to what the last convolution says, in a row: [B, n]."""
+        size = self.input_shape[1:]
+        steps = []
+        for layer, parameters in self._convolutions:
+            steps.append((*_scratch(layer, num_rows, size), *parameters))
+            size = layer.output_size
+
+        def convolved(inputs: NDArray[Any]) -> Float32:
+            images = first = inputs.transpose(0, 2, 3, 1)
+            for inside, patches, columns, rows, products, results, filters, bias in steps:
+                if images is first:
+                    np.copyto(inside, images)
+                else:
+                    np.maximum(images, 0.0, out=inside)
+                np.copyto(columns, patches)
+                rows.dot(filters, products)
+                np.add(products, bias, out=products)
+                images = results
+            flat = results.reshape(len(results), -1)
+            return np.maximum(flat, 0.0, out=flat)
+
+        return convolved
+
+
+def _laid_out(weight: Float32, before: Layer | None) -> Float32:
+    """Return a layer's weight as products take it, given the layer before it."""
+    if weight.ndim == 4:
+        filters = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, weight.shape[0])
+        # Pixels are scaled by the first filters rather than each by itself.
+        return filters / np.float32(MAX_PIXEL) if before is None else filters
+    if isinstance(before, Conv):  # whose images have their channels last
+        images = weight.reshape(-1, before.filters, *before.output_size)
+        return np.ascontiguousarray(images.transpose(2, 3, 1, 0).reshape(weight.shape[1], -1))
+    return np.ascontiguousarray(weight.T)
+
+
+def _after(block: Dense) -> tuple[bool, Callable[[Float32, Float32], Float32]]:
+    """Return whether a layer norm follows a product, and the activation."""
+    assert block.activation is not None, "of a hidden layer"
+    return block.layer_norm, _ACTIVATE[block.activation]
+
+
+def _normalise(values: Float32) -> None:
+    """Give each row mean 0 and variance 1."""
+    values -= values.mean(axis=1, keepdims=True)
+    variance = np.square(values).mean(axis=1, keepdims=True)
+    values /= np.sqrt(variance + np.float32(LAYER_NORM_EPSILON))
+
+
+def _relu(values: Float32, out: Float32) -> Float32:
+    return np.maximum(values, 0.0, out=out)
+
+
+def _elu(values: Float32, out: Float32) -> Float32:
+    below: Float32 = np.expm1(np.minimum(values, 0.0))
+    np.maximum(values, 0.0, out=out)
+    return np.add(out, below, out=out)
+
+
+_ACTIVATE: Mapping[Activation, Callable[[Float32, Float32], Float32]] = {
+    "tanh": np.tanh,
+    "relu": _relu,
+    "elu": _elu,
+}
+
+
+def _scratch(
+    layer: Conv, num_rows: int, size: tuple[int, ...]
+) -> tuple[Float32, Float32, Float32, Float32, Float32, Float32]:
+    """Return one convolution's arrays, some of them views of others.
+
+    In order: the inside of its padded input [B, H, W, C]; the input as patches and the copy of
+    those [B, H', W', kernel height, kernel width * C]; that copy as rows; the product of the rows
+    with the filters [B * H' * W', filters]; and the product as images [B, H', W', filters].
+    """
+    (top, bottom), (left, right) = layer.padding
+    height, width = size
+    shape = (num_rows, height + top + bottom, width + left + right, layer.channels)
+    padded = np.zeros(shape, np.float32)
+    per_image, per_row, per_column, per_channel = padded.strides
+    out_height, out_width = layer.output_size
+    kernel_height, run = layer.kernel[0], layer.kernel[1] * layer.channels
+    patches: Float32 = np.ndarray(
+        (num_rows, out_height, out_width, kernel_height, run),
+        np.float32,
+        padded,
+        strides=(
+            per_image,
+            per_row * layer.stride,
+            per_column * layer.stride,
+            per_row,
+            per_channel,
+        ),
+    )
+    columns = np.empty(patches.shape, np.float32)
+    rows = columns.reshape(-1, kernel_height * run)
+    products = np.empty((len(rows), layer.filters), np.float32)
+    results = products.reshape(num_rows, out_height, out_width, layer.filters)
+    inside = padded[:, top : top + height, left : left + width]
+    return inside, patches, columns, rows, products, results

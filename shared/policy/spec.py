@@ -1,0 +1,327 @@
+"""A policy as data: its blocks, and what the last one's outputs are.
+
+It follows from a job's hyper-parameters and environment, or is read from what was published:
+metadata (text by name) and the shapes of the arrays. The learner builds its network from it, actors
+theirs, `nitro export` its graph, and admission counts its weights. Nothing here needs NumPy.
+
+Arrays: `policy.{i}.weight` and `policy.{i}.bias` of the layers i = 0, 1, ...; `log_std` [A] where
+the deviations are free; `observation_mean` [F] and `observation_scale` [F] where observations are
+normalised, and then bounded to +- the metadata's `observation_clip`.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Self, TypeVar, get_args
+
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+)
+from shared.hyperparameters.common import ActionMapping, CommonHyperparameters, Hyperparameters
+from shared.policy.blocks import (
+    CONV_NETWORKS,
+    Activation,
+    Block,
+    ConvNetworkName,
+    Dense,
+    Layer,
+    Pixels,
+    dense_blocks,
+    image_blocks,
+    layers_of,
+)
+
+POLICY_FORMAT = "nitro-policy/1"
+MAX_CHOICES = 256
+"""Most choices that an action may consist of."""
+
+DistributionName = Literal["gaussian", "squashed_gaussian", "categorical", "multi_categorical"]
+Sampling = Literal["policy", "uniform"]
+NetworkName = ConvNetworkName | Literal["mlp"]
+LogStd = Literal["state_dependent", "free", "none"]
+ACTION_MAPPINGS: tuple[ActionMapping, ...] = get_args(ActionMapping)
+KINDS: dict[str, tuple[DistributionName, LogStd]] = {
+    "gaussian/state_dependent": ("gaussian", "state_dependent"),
+    "gaussian/free": ("gaussian", "free"),
+    "squashed_gaussian/state_dependent": ("squashed_gaussian", "state_dependent"),
+    "categorical/none": ("categorical", "none"),
+    "multi_categorical/none": ("multi_categorical", "none"),
+}
+ACTIVATIONS: dict[NetworkName, tuple[Activation, ...]] = {
+    "mlp": get_args(Activation),
+    **dict.fromkeys(CONV_NETWORKS, ("relu",)),
+}
+_IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
+_CHOICES = re.compile(rf"[1-9][0-9]{{0,5}}(,[1-9][0-9]{{0,5}}){{0,{MAX_CHOICES - 1}}}")
+
+Shapes = Mapping[str, tuple[int, ...]]
+T = TypeVar("T", bound=str)
+
+
+class PolicyError(ValueError):
+    """Arrays and metadata that make no policy; the message names the offending one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """How a network's outputs are an action's distribution.
+
+    `gaussian`: means, then log-standard deviations that are outputs, too, or a free vector;
+    `squashed_gaussian`: means, then what gives the deviations, as
+    `shared.policy.squashed_gaussian` reads it; `categorical`: logits of one choice;
+    `multi_categorical`: those of several, side by side.
+    """
+
+    distribution: DistributionName
+    log_std: LogStd = "none"
+    size: int = 0
+    """Numbers of a continuous action, A."""
+    num_choices: tuple[int, ...] = ()
+    """Of each choice."""
+    sampling: Sampling = "policy"
+    """With `uniform` squashed actions are drawn from [-1, 1], whatever the network says."""
+
+    @classmethod
+    def of(cls, action: ActionSpec, rule: Hyperparameters) -> Self:
+        """Return the head for an environment's actions."""
+        if isinstance(action, ContinuousActionSpec):
+            size = len(action.low)
+            if isinstance(rule, CommonHyperparameters):
+                return cls(distribution="gaussian", log_std=rule.log_std, size=size)
+            return cls(distribution="squashed_gaussian", log_std="state_dependent", size=size)
+        if isinstance(action, DiscreteActionSpec):
+            return cls(distribution="categorical", num_choices=(action.n,))
+        return cls(distribution="multi_categorical", num_choices=action.num_choices)
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, str], num_outputs: int) -> Self:
+        """Return the head that a published policy has.
+
+        Raises:
+            PolicyError: The metadata says none that fits so many outputs.
+        """
+        kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
+        if kind not in KINDS:
+            raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {[*KINDS]}")
+        distribution, log_std = KINDS[kind]
+        if log_std != "none":
+            if log_std == "state_dependent" and num_outputs % 2:
+                raise PolicyError(f"{num_outputs} outputs cannot be split into mean and log_std")
+            size = num_outputs if log_std == "free" else num_outputs // 2
+            said = {"sampling": "policy", **metadata}
+            sampling: Sampling = "policy"
+            if distribution == "squashed_gaussian":
+                sampling = _expect(said, "sampling", get_args(Sampling))
+            return cls(distribution=distribution, log_std=log_std, size=size, sampling=sampling)
+        text = metadata.get("num_choices", "") if distribution != "categorical" else ""
+        choices = tuple(int(part) for part in text.split(",")) if _CHOICES.fullmatch(text) else ()
+        if distribution == "categorical":
+            choices = (num_outputs,)
+        if not choices or sum(choices) != num_outputs:
+            raise PolicyError(
+                f"num_choices is {text!r:.80}, expected whole numbers from 1 with commas between "
+                f"them that add up to the {num_outputs} outputs"
+            )
+        return cls(distribution=distribution, num_choices=choices)
+
+    @property
+    def num_outputs(self) -> int:
+        """Outputs of the network."""
+        return sum(self.num_choices) or self.size * (2 if self.log_std == "state_dependent" else 1)
+
+    def metadata(self) -> dict[str, str]:
+        """Return what a published policy says of it."""
+        said: dict[str, str] = {"distribution": self.distribution, "log_std": self.log_std}
+        if self.sampling != "policy":
+            said["sampling"] = self.sampling
+        if self.distribution == "multi_categorical":
+            said["num_choices"] = ",".join(map(str, self.num_choices))
+        return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySpec:
+    """A policy, but for its numbers."""
+
+    network: NetworkName
+    blocks: tuple[Block, ...]
+    head: Head
+    observation_clip: float | None = None
+    """Bound of normalised observations; None where the network sees them as they are."""
+    action_mapping: ActionMapping = "rescale"
+    """How continuous actions reach the environment's bounds."""
+
+    @classmethod
+    def of(cls, environment: EnvironmentSpec, rule: Hyperparameters) -> Self:
+        """Return what a job's policy is.
+
+        Raises:
+            ValueError: The observations are images that the network cannot take.
+        """
+        observation = environment.observation
+        head = Head.of(environment.action, rule)
+        network: NetworkName = "mlp"
+        blocks: tuple[Block, ...]
+        clip = None
+        if observation.is_image and isinstance(rule, CommonHyperparameters):
+            network = rule.image_network
+            blocks = image_blocks(rule.image_network, observation.shape, outputs=head.num_outputs)
+        else:
+            sizes = (math.prod(observation.shape), *rule.hidden_sizes, head.num_outputs)
+            blocks = dense_blocks(sizes, activation=rule.activation, layer_norm=rule.layer_norm)
+            if isinstance(rule, CommonHyperparameters) and rule.observation_normalisation:
+                clip = rule.observation_clip
+        return cls(
+            network=network,
+            blocks=blocks,
+            head=head,
+            observation_clip=clip,
+            action_mapping=(
+                rule.action_mapping if isinstance(rule, CommonHyperparameters) else "rescale"
+            ),
+        )
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, str], shapes: Shapes) -> Self:
+        """Return what a published policy is; all of it is held against the arrays' shapes.
+
+        Raises:
+            PolicyError: The metadata names something unknown, or an array is missing, unknown or
+                of another shape.
+        """
+        _expect(metadata, "format", (POLICY_FORMAT,))
+        network = _expect(metadata, "network", tuple(ACTIVATIONS))
+        weights = [shapes[f"policy.{i}.weight"] for i in range(_num_layers(shapes))]
+        if not weights or not all(all(shape) and shape for shape in weights):
+            raise PolicyError(f"holds arrays {sorted(shapes)!r:.300}, which make no network")
+        clip = None
+        if "observation_mean" in shapes or "observation_scale" in shapes:
+            clip = _bound(metadata.get("observation_clip", ""))
+        spec = cls(
+            network=network,
+            blocks=_blocks(network, metadata, weights),
+            head=Head.read(metadata, weights[-1][0]),
+            observation_clip=clip,
+            action_mapping=_expect(
+                {"action_mapping": "rescale", **metadata}, "action_mapping", ACTION_MAPPINGS
+            ),
+        )
+        spec.require(shapes)
+        return spec
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The blocks that have parameters."""
+        return layers_of(self.blocks)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Of one observation: (F,), or (channels, height, width) of an image."""
+        first = self.blocks[0]
+        if isinstance(first, Pixels):
+            return first.image_shape
+        assert isinstance(first, Dense), "what takes no images takes vectors"
+        return (first.inputs,)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of all arrays, by name."""
+        found: dict[str, tuple[int, ...]] = {}
+        for i, layer in enumerate(self.layers):
+            found[f"policy.{i}.weight"] = layer.weight_shape
+            found[f"policy.{i}.bias"] = layer.weight_shape[:1]
+        if self.head.log_std == "free":
+            found["log_std"] = (self.head.size,)
+        if self.observation_clip is not None:
+            found |= dict.fromkeys(
+                ("observation_mean", "observation_scale"), self.observation_shape
+            )
+        return found
+
+    @property
+    def num_weights(self) -> int:
+        """Numbers that are learned by gradients."""
+        return sum(
+            math.prod(shape)
+            for name, shape in self.shapes.items()
+            if not name.startswith("observation")
+        )
+
+    def require(self, shapes: Shapes) -> None:
+        """Do nothing if these are the arrays' shapes.
+
+        Raises:
+            PolicyError: They are not.
+        """
+        expected = self.shapes
+        if shapes.keys() != expected.keys():
+            raise PolicyError(f"holds arrays {sorted(shapes)!r:.300}, expected {sorted(expected)}")
+        for name, shape in expected.items():
+            if shapes[name] != shape:
+                raise PolicyError(f"{name} has shape {shapes[name]}, expected {shape}")
+
+    def metadata(self) -> dict[str, str]:
+        """Return what a published policy says of its network."""
+        last = self.layers[-2] if len(self.layers) > 1 else None
+        said = {"format": POLICY_FORMAT, "network": self.network, "activation": "relu"}
+        if isinstance(self.blocks[0], Pixels):
+            said["image_shape"] = ",".join(map(str, self.observation_shape))
+        elif isinstance(last, Dense):
+            said["activation"] = last.activation or "tanh"
+            said |= {"layer_norm": "yes"} if last.layer_norm else {}
+        return said | self.head.metadata()
+
+
+def _num_layers(shapes: Shapes) -> int:
+    count = 0
+    while f"policy.{count}.weight" in shapes:
+        count += 1
+    return count
+
+
+def _blocks(
+    network: NetworkName, metadata: Mapping[str, str], weights: list[tuple[int, ...]]
+) -> tuple[Block, ...]:
+    """Return the blocks of a published network, given its layers' shapes.
+
+    Raises:
+        PolicyError: The metadata says none.
+    """
+    activation = _expect(metadata, "activation", ACTIVATIONS[network])
+    norms = ("no", "yes") if network == "mlp" else ("no",)
+    layer_norm = _expect({"layer_norm": "no", **metadata}, "layer_norm", norms) == "yes"
+    if network == "mlp":
+        sizes = (weights[0][-1], *(shape[0] for shape in weights))
+        return dense_blocks(sizes, activation=activation, layer_norm=layer_norm)
+    text = metadata.get("image_shape", "")
+    if not _IMAGE_SHAPE.fullmatch(text):
+        raise PolicyError(f"image_shape is {text!r:.80}, expected channels,height,width")
+    try:
+        shape = tuple(int(size) for size in text.split(","))
+        return image_blocks(network, shape, outputs=weights[-1][0])
+    except ValueError as error:
+        raise PolicyError(str(error)) from error
+
+
+def _expect(metadata: Mapping[str, str], field: str, allowed: tuple[T, ...]) -> T:
+    """Return the one of the allowed values that the metadata says."""
+    value = metadata.get(field)
+    for each in allowed:
+        if each == value:
+            return each
+    wanted = repr(allowed[0]) if len(allowed) == 1 else f"one of {allowed}"
+    raise PolicyError(f"{field} is {value!r:.80}, expected {wanted}")
+
+
+def _bound(text: str) -> float:
+    try:
+        bound = float(text)
+        if not (math.isfinite(bound) and bound > 0):
+            raise ValueError("expected a number above 0")
+    except ValueError as error:
+        raise PolicyError(f"observation_clip {text!r:.80}: {error}") from error
+    return bound
