@@ -115,8 +115,13 @@ class Flights(Generic[T, R]):
         flight.closed = closed
         return flight
 
-    def launch(self, flight: Flight[T, R], tasks: Sequence[T], *, until: float) -> None:
-        """Run tasks that are expected, as long as they are wanted, and until a time."""
+    def launch(
+        self, flight: Flight[T, R], tasks: Callable[[], Sequence[T]], *, until: float
+    ) -> None:
+        """Run tasks that are expected, as long as they are wanted, and until a time.
+
+        They are made when the loop turns to them: whoever launches answers first.
+        """
         awaited = Awaited(until=until, wanted=lambda: flight.wanted, on_retry=flight.retried)
         self._begin(self._fly(flight, tasks, awaited))
 
@@ -167,8 +172,10 @@ class Flights(Generic[T, R]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fly(self, flight: Flight[T, R], tasks: Sequence[T], awaited: Awaited) -> None:
-        await self._invoker.run(tasks, partial(self._end, flight), awaited)
+    async def _fly(
+        self, flight: Flight[T, R], tasks: Callable[[], Sequence[T]], awaited: Awaited
+    ) -> None:
+        await self._invoker.run(tasks(), partial(self._end, flight), awaited)
         await self._land(flight)
 
     async def _end(self, flight: Flight[T, R], outcome: TaskOutcome[T, R]) -> None:

@@ -70,7 +70,7 @@ class Launches:
         flight = self.flights.get(order.key)
         if flight is not None:
             until = flight.decided_at + order.plan.deadline_s
-            self.flights.launch(flight, order.tasks(), until=until)
+            self.flights.launch(flight, order.tasks, until=until)
 
     def so_far(self, key: AttemptKey) -> LaunchCounts | None:
         """Return what has become of a launch so far; None when it is not in flight."""

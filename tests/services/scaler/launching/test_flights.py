@@ -105,7 +105,7 @@ def launch(
     number: int,
 ) -> None:
     async def begin() -> None:
-        flights.launch(flight, [TASK] * number, until=1.0)
+        flights.launch(flight, lambda: [TASK] * number, until=1.0)
 
     do(begin())
 
