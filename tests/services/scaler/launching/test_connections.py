@@ -1,0 +1,134 @@
+"""HTTP connections on the loop, at a server that behaves as each test tells it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from services.scaler.launching.connections import (
+    BrokenConnectionError,
+    Connections,
+    UnreachableError,
+)
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Some: Thing\r\n\r\nok"
+
+
+@asynccontextmanager
+async def connected(serve: Serve, *, read_timeout_s: float = 10.0) -> AsyncIterator[Connections]:
+    """Yield connections to a server that does this with each of them."""
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    made = Connections(
+        f"http://127.0.0.1:{port}",
+        connect_timeout_s=10.0,
+        read_timeout_s=read_timeout_s,
+        ca_file=None,
+    )
+    try:
+        yield made
+    finally:
+        made.close()
+        server.close()
+
+
+async def request(reader: asyncio.StreamReader) -> bytes:
+    """Read a request with a body of four bytes."""
+    return await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(4)
+
+
+async def test_one_connection_serves_requests_one_after_the_other_and_more_serve_them_at_once() -> (
+    None
+):
+    seen: list[bytes] = []
+    num_connections, both = 0, asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal num_connections
+        num_connections += 1
+        while True:
+            try:
+                seen.append(await request(reader))
+            except asyncio.IncompleteReadError:
+                break
+            if len(seen) > 3:
+                both.set()
+            if len(seen) > 2:
+                await both.wait()
+            writer.write(OK)
+        writer.close()
+
+    async with connected(serve) as connections:
+        for _ in range(2):
+            answer = await connections.send("POST", "/a?b=c", [("X-Own", "1")], b"body")
+            assert (answer.status, answer.headers["x-some"], answer.body) == (200, "Thing", b"ok")
+        assert num_connections == 1
+        at_once = (connections.send("POST", "/", [], b"body") for _ in range(2))
+        assert [answer.status for answer in await asyncio.gather(*at_once)] == [200, 200]
+        assert num_connections == 2
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /a?b=c HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert head.endswith(b"X-Own: 1")
+    assert body == b"body"
+
+
+@pytest.mark.parametrize("closes", [b"Connection: close\r\n", b""])
+async def test_a_connection_that_the_server_closes_is_not_used_again(closes: bytes) -> None:
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(OK.replace(b"X-Some: Thing\r\n", closes))
+        writer.close()
+        await writer.wait_closed()
+        gone.set()
+
+    async with connected(serve) as connections:
+        for _ in range(3):
+            gone.clear()
+            assert (await connections.send("POST", "/", [], b"body")).body == b"ok"
+            await gone.wait()
+            await asyncio.sleep(0.01)  # its end has to arrive
+
+
+@pytest.mark.parametrize("sent", [b"", OK[:-1], b"HTTP/1.1 2", b"\x16\x03\x01 no HTTP\r\n\r\n"])
+async def test_an_answer_that_does_not_come_whole_is_a_broken_connection(sent: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(sent)
+        writer.close()
+
+    async with connected(serve) as connections:
+        with pytest.raises(BrokenConnectionError):
+            await connections.send("POST", "/", [], b"body")
+
+
+async def test_an_answer_that_comes_too_late_is_nobodys() -> None:
+    num_connections, late = 0, asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal num_connections
+        num_connections += 1
+        await request(reader)
+        if num_connections == 1:
+            await late.wait()
+        writer.write(OK.replace(b"ok", b"%d!" % num_connections))
+        writer.close()
+
+    async with connected(serve, read_timeout_s=0.5) as connections:
+        with pytest.raises(TimeoutError, match=r"no answer within 0\.5 s"):
+            await connections.send("POST", "/", [], b"body")
+        late.set()
+        assert (await connections.send("POST", "/", [], b"body")).body == b"2!"
+
+
+async def test_where_nobody_listens_nothing_was_sent() -> None:
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with connected(serve) as connections:
+        pass  # the server is gone from here on
+    with pytest.raises(UnreachableError, match=r"no connection to 127\.0\.0\.1:"):
+        await connections.send("POST", "/", [], b"body")
