@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from botocore.httpsession import get_cert_path
 
 from services.scaler.launching.connections import (
     BrokenConnectionError,
     Connections,
     UnreachableError,
 )
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint
+from tests.shared.tls_front import tls_front
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Some: Thing\r\n\r\nok"
@@ -132,3 +136,25 @@ async def test_where_nobody_listens_nothing_was_sent() -> None:
         pass  # the server is gone from here on
     with pytest.raises(UnreachableError, match=r"no connection to 127\.0\.0\.1:"):
         await connections.send("POST", "/", [], b"body")
+
+
+async def test_a_certificate_is_checked_against_those_that_are_given(
+    lambdas: LambdaEndpoint, tmp_path: Path
+) -> None:
+    port = int(lambdas.url.rpartition(":")[2])
+    with tls_front(tmp_path, host="127.0.0.1", port=port) as front:
+
+        def connections(ca_file: str | None) -> Connections:
+            return Connections(
+                f"https://127.0.0.1:{front.port}",
+                connect_timeout_s=10.0,
+                read_timeout_s=10.0,
+                ca_file=ca_file,
+            )
+
+        own = connections(str(front.certificate))
+        answer = await own.send("GET", "/2016-08-19/account-settings/", [], b"")
+        assert b"AccountLimit" in answer.body
+        own.close()
+        with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+            await connections(get_cert_path(True)).send("GET", "/", [], b"")
