@@ -21,6 +21,7 @@ NAMES = (
     "curvature",
     "curvature_peers",
     "ranks",
+    "sac",
     "wire",
     "atari_actor",
     "kept_episodes",

@@ -1,7 +1,8 @@
-"""Stable-Baselines3's PPO, measured on request; runs in the peers' interpreter.
+"""Stable-Baselines3's PPO and SAC, measured on request; runs in the peers' interpreter.
 
     python stable_baselines3_peer.py rollout ENV STEPS
     python stable_baselines3_peer.py train PRESET ENV NUM_ENVS UPDATES
+    python stable_baselines3_peer.py sac ENV UPDATES
 
 The first line on standard output gives versions, threads and what differs; each line read from
 standard input is answered with one measurement. Hyper-parameters are those of our PRESET, `paper`
@@ -18,7 +19,7 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
-from stable_baselines3 import PPO
+from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -136,6 +137,23 @@ def training_sampler(
     return lambda: train(updates)
 
 
+def sac_sampler(env_id: str, updates: int) -> Callable[[], float]:
+    """Return a function that takes gradient steps of SAC and returns their CPU time.
+
+    Its own defaults are those of our presets; one thread.
+    """
+    torch.set_num_threads(1)
+    model = SAC("MlpPolicy", env_id, learning_starts=1000, seed=0, device="cpu")
+    model.learn(1001)
+
+    def sample() -> float:
+        start = time.process_time()
+        model.train(gradient_steps=updates, batch_size=model.batch_size)
+        return time.process_time() - start
+
+    return sample
+
+
 def main() -> None:
     """Answer every line of standard input with one measurement."""
     parser = argparse.ArgumentParser()
@@ -148,11 +166,16 @@ def main() -> None:
     train.add_argument("env_id")
     train.add_argument("num_envs", type=int)
     train.add_argument("updates", type=int)
+    sac = commands.add_parser("sac")
+    sac.add_argument("env_id")
+    sac.add_argument("steps", type=int)
     options = parser.parse_args()
     about = {}
     if options.command == "rollout":
         steps = options.steps
         sample = rollout_sampler(options.env_id, steps)
+    elif options.command == "sac":
+        steps, sample = options.steps, sac_sampler(options.env_id, options.steps)
     else:
         setting = SETTINGS[options.preset]
         about["differs"] = setting.differs

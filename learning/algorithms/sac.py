@@ -88,6 +88,8 @@ class Sac:
 
     def add(self, trajectories: Sequence[Trajectory]) -> None:
         """Take in trajectories, in this order."""
+        if not self.ready:
+            self._lags = []  # of what was added before, nothing is to be learned any more
         for trajectory in trajectories:
             self.replay.add(transitions(trajectory))
             self._lags.append(self._policy_version - trajectory.policy_version)

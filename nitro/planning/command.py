@@ -106,10 +106,11 @@ def _job(
         typer.echo(f"{known.steps:,} steps to {to_return:g}, as in {known.source}", err=True)
         spec = job(known.steps)
     planned = planned_steps(spec)
-    if planned is None or spec.open_rounds > 1:
+    # SAC's rounds overlap, too, but each is learned from as a whole: its minutes are a bound.
+    if planned is None or (spec.open_rounds > 1 and spec.algorithm != "sac"):
         raise CommandError(
-            "--set: a plan is of rounds that are alike and come one after another: use ppo, and "
-            "samples_per_round or a fixed number of actors"
+            "--set: a plan is of rounds that are alike and come one after another: use ppo or sac, "
+            "and samples_per_round or a fixed number of actors"
         )
     return spec, planned
 

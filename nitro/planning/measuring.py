@@ -28,10 +28,11 @@ from nitro.errors import EXIT_FAILED, CommandError
 from nitro.planning.workload import Workload
 from shared.contracts.going_on import longest_episode
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job
+from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env, describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
+from shared.hyperparameters.sac import SacHyperparameters
 from shared.policy.numpy_policy import NumpyPolicy, halved, load_policy
 from shared.trajectory import codec
 from shared.trajectory.trajectory import Trajectory, encode_trajectory
@@ -59,6 +60,8 @@ _UNLIMITED_STEPS = 1000
 GPU_TIMES_A_CORE = {False: (6.7, 2.7), True: (24.3, 5.7)}
 """How much faster than one core a GPU updates and measures, without images and with: recorded in
 `benchmarks/results/gpu.json`."""
+_SAME_ON_A_GPU = (1.0, 1.0)
+"""Of SAC, whose learner computes on its cores wherever it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +102,11 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
         images = environment.observation.is_image
         samples = samples_per_round(spec)
         taken = alone = learner_s(job, sampled.trajectories, samples, forked)
-        if forked is not None and not images:  # a GPU is told by what one core takes
+        is_sac = isinstance(job.hyperparameters, SacHyperparameters)
+        if not (forked is None or images or is_sac):  # a GPU is told by what one core takes
             alone = learner_s(job, sampled.trajectories, samples, None)
-        on_gpu = sum(s / times for s, times in zip(alone, GPU_TIMES_A_CORE[images], strict=True))
+        faster = _SAME_ON_A_GPU if is_sac else GPU_TIMES_A_CORE[images]
+        on_gpu = sum(s / times for s, times in zip(alone, faster, strict=True))
         return Workload(
             env_id=spec.env_id,
             images=images,
@@ -120,6 +125,7 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
             gpu_update_s=on_gpu + CHECKPOINT_S,
             bytes_per_sample=sampled.bytes_per_sample,
             policy_bytes=sampled.policy_bytes,
+            overlaps=is_sac,
         )
 
 
@@ -136,13 +142,23 @@ def samples_per_round(spec: JobSpec) -> int:
 
 
 def queued(spec: JobSpec) -> Job:
-    """Return the job as it would be queued."""
+    """Return the job as it would be queued, but for first steps without any update."""
     spec = spec.resolved()
     try:
         environment = describe(spec.environment_ref)
     except UnsupportedEnvironment as error:
         raise CommandError(str(error)) from error
-    return Job(job_id="plan", spec=spec, environment=environment, status="queued", created_at=0.0)
+    rule = resolve_for(spec, environment)
+    if isinstance(rule, SacHyperparameters):
+        rule = rule.model_copy(update={"learning_starts": 0})
+    return Job(
+        job_id="plan",
+        spec=spec,
+        environment=environment,
+        status="queued",
+        created_at=0.0,
+        full_hyperparameters=rule.model_dump(),
+    )
 
 
 def sample(job: Job, *, clock: Clock = time.perf_counter) -> Sampled:

@@ -86,6 +86,7 @@ def plan_view(plan: Plan) -> RenderableType:
 
 
 def _measured(workload: Workload) -> Table:
+    useful = workload.useful_actors
     rounds = f"{workload.total_steps:,} steps in rounds of {workload.samples_per_round:,}"
     return facts_table(
         (
@@ -97,6 +98,7 @@ def _measured(workload: Workload) -> Table:
                 f"{_took(workload.update_s)}, on a GPU perhaps {_took(workload.gpu_update_s)}",
             ),
             ("a sample", f"{workload.bytes_per_sample:,.0f} bytes on the wire"),
+            *([] if useful is None else [("useful actors", f"{useful:,}: more wait for it")]),
         )
     )
 

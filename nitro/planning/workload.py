@@ -54,6 +54,15 @@ class Workload(Message):
     """Of a trajectory, as it is sent."""
     policy_bytes: NonNegativeFloat = 0.0
     """Of a policy, which every actor fetches."""
+    overlaps: bool = False
+    """Whether actors go on while the learner takes a fixed number of gradient steps for theirs."""
+
+    @property
+    def useful_actors(self) -> int | None:
+        """Return how many actors keep the learner busy; None where it waits for each round."""
+        if not self.overlaps:
+            return None
+        return max(1, math.ceil(self.samples_per_round * self.step_s / self.update_s))
 
     def steps_of(self, num_actors: int) -> int:
         """Return the steps of each of so many actors."""

@@ -49,6 +49,21 @@ def test_a_job_with_several_environments_an_actor_and_episodes_that_begin_anew_i
         assert said in result.output
 
 
+def test_a_plan_of_sac_says_how_many_actors_its_learner_can_follow() -> None:
+    small = ("hidden_sizes=[16,16]", "minibatch_size=16")
+    fields = ("algorithm=sac", *(f"hyperparameters.{field}" for field in small))
+    options = [part for field in fields for part in ("--set", field)]
+    result = plan("Pendulum-v1", "--total-steps", "2048", "--json", *options)
+    assert result.exit_code == 0, result.output
+    workload = Plan.model_validate_json(result.stdout).workload
+    assert workload.samples_per_round == 256
+    assert workload.update_s > 256 * 1e-4, "its first steps are passed over"
+    assert workload.gpu_update_s == pytest.approx(workload.update_s), "it computes on cores alone"
+    slow = workload.model_copy(update={"step_s": 0.024, "update_s": 2.56})
+    assert slow.useful_actors == 3  # 100 gradient steps a second, times 0.024 s
+    assert slow.model_copy(update={"overlaps": False}).useful_actors is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
