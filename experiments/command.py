@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.catalogue import STUDIES, load
-from experiments.experiment import Experiment
 from experiments.going_on import with_horizon
 from experiments.grid import Scale
 from experiments.reporting.figure import draw
@@ -69,10 +68,8 @@ def run_and_draw(
             console=console,
         )
     show_summary(summary)
-    for path in (
-        Store(out, experiment, quick=quick).summary_path,
-        *_draw(experiment, summary, out),
-    ):
+    store = Store(out, experiment, quick=quick)
+    for path in (store.summary_path, draw(summary, store.summary_path)):
         console.print(str(path), soft_wrap=True, markup=False, highlight=False)
 
 
@@ -102,9 +99,7 @@ def _run_study(*, quick: bool, out: Path) -> None:
         raise CommandError("the study failed", exit_code=EXIT_FAILED)
 
 
-def draw_again(
-    name: str, *, quick: bool, out: Path, horizon: str | None = None
-) -> tuple[Path, Path]:
+def draw_again(name: str, *, quick: bool, out: Path, horizon: str | None = None) -> Path:
     """Draw the figure from the summary.
 
     Raises:
@@ -122,11 +117,7 @@ def draw_again(
         raise CommandError(
             f"NAME: {name} has no results in {store.folder}; make them by: {made_by}"
         )
-    return _draw(experiment, summary, out)
-
-
-def _draw(experiment: Experiment, summary: Summary, out: Path) -> tuple[Path, Path]:
-    return draw(summary, Store(out, experiment, quick=summary.quick).summary_path)
+    return draw(summary, store.summary_path)
 
 
 def show_summary(summary: Summary) -> None:

@@ -1,11 +1,10 @@
-"""Draws a summary as PNG and SVG, from its JSON alone."""
+"""Draws a summary as PNG, from its JSON alone."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -24,8 +23,8 @@ _COLOURS = (
 )  # fmt: skip
 
 
-def draw(summary: Summary, path: Path) -> tuple[Path, Path]:
-    """Write a summary's picture beside `path`, as .png and .svg, and return both paths."""
+def draw(summary: Summary, path: Path) -> Path:
+    """Write a summary's picture beside `path`, as .png, and return its path."""
     count = max(1, len(summary.panels))
     columns = min(count, num_columns([panel.title for panel in summary.panels]))
     rows = math.ceil(count / columns)
@@ -43,12 +42,9 @@ def draw(summary: Summary, path: Path) -> tuple[Path, Path]:
         unused.set_axis_off()
     quick = " — QUICK RUN, MEANINGLESS" if summary.quick else ""
     figure.suptitle(f"{summary.title} (paper: {summary.paper}); seeds: {summary.seeds}{quick}")
-    png, svg = path.with_suffix(".png"), path.with_suffix(".svg")
-    # Equal data give equal files: no dates, and no random names inside the SVG.
-    with mpl.rc_context({"svg.hashsalt": summary.name}):
-        figure.savefig(png, dpi=110)
-        figure.savefig(svg, metadata={"Date": None})
-    return png, svg
+    picture = path.with_suffix(".png")
+    figure.savefig(picture, dpi=110)
+    return picture
 
 
 def num_columns(titles: Sequence[str]) -> int:

@@ -110,8 +110,7 @@ def plot(
     require_source(*_NEEDED)
     from experiments.command import draw_again
 
-    for path in draw_again(name, quick=quick, out=out, horizon=horizon):
-        typer.echo(str(path))
+    typer.echo(str(draw_again(name, quick=quick, out=out, horizon=horizon)))
 
 
 @command(app, "nitro experiment report")

@@ -7,13 +7,15 @@ import pytest
 
 from experiments.catalogue import load
 from experiments.grid import Cell, CellId, Grid
-from experiments.store import Store
+from experiments.outcome import JobOutcome
+from experiments.store import Store, packed_cells
 from nitro.errors import CommandError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.learner_kind import LearnerChoice
 from shared.hyperparameters.presets import ALGORITHMS
 from tests.experiments.made_up import outcome
+from tests.experiments.reporting.test_report import SUMMARY
 
 CELL = Cell(id=CellId("fixed at Nitro's mean", "ALE/Pong-v5", 3), task=JobSpec(seed=3))
 
@@ -77,4 +79,33 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (file,) = tmp_path.rglob("*.json")
     file.write_text(file.read_text()[:-20])
     with pytest.raises(CommandError, match=r"3\.json.*delete it"):
+        store.read(CELL)
+
+
+def test_packed_cells_are_read_back_to_six_digits_and_new_ones_join_them(tmp_path: Path) -> None:
+    experiment = load("policies")
+    store = Store(tmp_path, experiment, quick=False)
+    made = outcome([0, 1.23456789], ratios=[None])
+    store.write(CELL, made)
+    store.write_summary(SUMMARY)
+    assert [path.name for path in store.folder.iterdir() if path.is_dir()] == []
+    packed = Store(tmp_path, experiment, quick=False).read(CELL)
+    assert isinstance(packed, JobOutcome)
+    assert packed.final_return == 1.23457
+    assert packed.stop_reason == made.stop_reason
+    another = replace(CELL, id=CellId("another", "Hopper-v5", 1))
+    store.write(another, made)
+    assert store.read(another) == made
+    store.write_summary(SUMMARY)
+    assert set(packed_cells(store.folder)) == {CELL.id, another.id}
+    assert Store(tmp_path, experiment, quick=False).read(CELL) == packed
+
+
+def test_a_damaged_pack_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path, load("policies"), quick=False)
+    store.write(CELL, outcome([0, 1]))
+    store.write_summary(SUMMARY)
+    path = store.folder / "cells.xz"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(CommandError, match=r"cells\.xz: damaged"):
         store.read(CELL)

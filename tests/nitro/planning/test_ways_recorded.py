@@ -11,7 +11,9 @@ from statistics import fmean
 
 import pytest
 
+from experiments.grid import CellId
 from experiments.outcome import JobOutcome
+from experiments.store import packed_cells
 from nitro.planning.ways import Learner, on_one_machine_s, serverless_rounds
 from nitro.planning.workload import LAUNCH_S, Workload
 from shared.contracts.job_spec import JobSpec
@@ -19,14 +21,14 @@ from shared.money.costs import CostBasis
 from shared.money.prices import AWS_US_EAST_1_2026_11
 from tests.documents import ROOT
 
-CELLS = ROOT / "experiments" / "results"
+RESULTS = ROOT / "experiments" / "results"
 RECORDED = (
-    "policies_standard/cells/fixed-16/Hopper-v4/0.json",
-    "policies_standard/cells/fixed-16/Walker2d-v4/0.json",
-    "actors/cells/standard-64/Hopper-v4/0.json",
-    "actors/cells/paper-8/Walker2d-v4/1.json",
-    "actors/cells/paper-64/Hopper-v4/0.json",
-    "scalability/cells/250-actors/Walker2d-v4/0.json",
+    ("policies_standard", CellId("fixed 16", "Hopper-v4", 0)),
+    ("policies_standard", CellId("fixed 16", "Walker2d-v4", 0)),
+    ("actors", CellId("standard 64", "Hopper-v4", 0)),
+    ("actors", CellId("paper 8", "Walker2d-v4", 1)),
+    ("actors", CellId("paper 64", "Hopper-v4", 0)),
+    ("scalability", CellId("250 actors", "Walker2d-v4", 0)),
 )
 CORES = 2
 """Of the machine they were made on."""
@@ -39,8 +41,8 @@ BYTES_PER_SAMPLE = 128.0
 """About; where every fragment leaves an episode, more than of plain steps."""
 
 
-def read(cell: str) -> tuple[JobSpec, JobOutcome]:
-    found = json.loads((CELLS / cell).read_text(encoding="utf-8"))
+def read(experiment: str, cell: CellId) -> tuple[JobSpec, JobOutcome]:
+    found = json.loads(packed_cells(RESULTS / experiment)[cell])
     return JobSpec.read(json.dumps(found["task"])), JobOutcome.model_validate(found["outcome"])
 
 
@@ -97,9 +99,9 @@ def billed_by(spec: JobSpec, run: JobOutcome) -> Learner:
     return Learner(kind="gpu", basis=basis, start_s=0.0)
 
 
-@pytest.mark.parametrize("cell", RECORDED)
-def test_a_recorded_run_is_projected_as_its_ledger_says(cell: str) -> None:
-    spec, run = read(cell)
+@pytest.mark.parametrize(("experiment", "cell"), RECORDED)
+def test_a_recorded_run_is_projected_as_its_ledger_says(experiment: str, cell: CellId) -> None:
+    spec, run = read(experiment, cell)
     workload = workload_of(spec, run)
     learner = billed_by(spec, run)
     (num_actors,) = {r.num_actors for r in run.rounds}
@@ -108,9 +110,9 @@ def test_a_recorded_run_is_projected_as_its_ledger_says(cell: str) -> None:
     assert projected.wall_s == pytest.approx(run.projected_wall_s, rel=WITHIN)
 
 
-@pytest.mark.parametrize("cell", RECORDED)
-def test_a_recorded_run_took_as_long_here_as_a_plan_says(cell: str) -> None:
-    spec, run = read(cell)
+@pytest.mark.parametrize(("experiment", "cell"), RECORDED)
+def test_a_recorded_run_took_as_long_here_as_a_plan_says(experiment: str, cell: CellId) -> None:
+    spec, run = read(experiment, cell)
     workload = workload_of(spec, run)
     learner = billed_by(spec, run)
     num_actors = run.rounds[0].num_actors

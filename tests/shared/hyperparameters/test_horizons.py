@@ -1,23 +1,21 @@
 """Which horizon an environment has, against the runs that decided it."""
 
 import json
-from pathlib import Path
 from statistics import median
 
 import pytest
 
-import experiments
+from experiments.store import packed_cells
 from shared.hyperparameters.horizons import STANDARD_HORIZONS, preset_horizon
+from tests.documents import ROOT
 
-CELLS = Path(experiments.__file__).with_name("results") / "horizon" / "cells"
+CELLS = packed_cells(ROOT / "experiments" / "results" / "horizon")
 
 
 def final_returns(shape: str, horizon: str, env_id: str) -> list[float]:
     """One of each seed."""
-    found = sorted(CELLS.glob(f"{shape}-{horizon}/{env_id}/*.json"))
-    return [
-        json.loads(path.read_text())["outcome"]["evaluations"][-1]["mean_return"] for path in found
-    ]
+    found = [line for cell, line in CELLS.items() if cell[:2] == (f"{shape}, {horizon}", env_id)]
+    return [json.loads(line)["outcome"]["evaluations"][-1]["mean_return"] for line in found]
 
 
 @pytest.mark.parametrize(("family", "horizon"), STANDARD_HORIZONS.items())
@@ -25,7 +23,7 @@ def test_an_environment_has_a_number_where_the_median_run_with_it_was_better(
     family: str, horizon: int
 ) -> None:
     # With fragments as long as the horizon, `fragment` stands for it: no episode ends early.
-    for shape, condition in (("32-x-64", "fragment"), ("8-x-256", str(horizon))):
+    for shape, condition in (("32 x 64", "fragment"), ("8 x 256", str(horizon))):
         cut, whole = (final_returns(shape, of, f"{family}-v5") for of in (condition, "limit"))
         assert min(len(cut), len(whole)) >= 3
         assert median(cut) > median(whole)
