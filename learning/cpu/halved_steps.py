@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learning.cpu.mlp_gradient import HalfParts
-from learning.cpu.numpy_mlp import NetworkHalf, policy_delta, policy_outputs
+from learning.cpu.numpy_mlp import HalfParts, NetworkHalf, policy_delta, policy_outputs
 from learning.cpu.second_process import SecondProcess, Side
 from learning.data.arrays import Floats
 from learning.data.minibatch import ShuffledMinibatches, bounds, num_minibatches

@@ -8,12 +8,17 @@ Legend: n samples; P parameters, gaps for alignment included; S stats.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
 from learning.aggregation.truncation import advantage_factor, truncated_ratio
-from learning.cpu.numpy_mlp import NetworkHalf, OneMlp, policy_delta, policy_outputs
+from learning.cpu.numpy_mlp import (
+    HalfParts,
+    NetworkHalf,
+    Parts,
+    differentiate,
+    policy_outputs,
+)
 from learning.data.arrays import Floats
 from learning.losses.loss_terms import LossRule, MinibatchLoss
 from learning.networks.step_terms import GaussianTerms
@@ -21,20 +26,6 @@ from shared.contracts.learner_functions import LearnerFunctions
 from shared.trajectory.columns import Columns
 
 _TERMS = GaussianTerms()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HalfParts:
-    """A half's parameters, or their gradients."""
-
-    mlp: OneMlp
-    log_std: Floats | None  # [A]
-
-    @classmethod
-    def of(cls, flat: Floats, half: NetworkHalf) -> Self:
-        """Look at the half in its own `flat` parameters # [P]."""
-        log_std = None if half.log_std is None else flat[half.log_std]
-        return cls(mlp=OneMlp.within(flat, half.mlp), log_std=log_std)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +37,18 @@ class MlpGradient:
 
     def outputs(self, flat: Floats, observation: Floats) -> Floats:
         """Return the policy's distribution parameters # [n, D] at parameters # [P]."""
-        parts = self._part(flat, self.policy)
-        return policy_outputs(parts.mlp.forward(observation)[1], parts.log_std)
+        policy, _ = self._parts(flat)
+        return policy_outputs(policy.mlp.forward(observation)[1], policy.log_std)
 
     def at(self, flat: Floats, samples: Columns[Floats], rule: LossRule) -> tuple[Floats, Floats]:
         """Return the gradient # [P] of a loss at some parameters, and the loss's stats # [S]."""
         gradient = np.zeros_like(flat)
         loss: MinibatchLoss[Floats] = MinibatchLoss(rule, samples, _TERMS)
-        at, into = (self._part(each, self.policy) for each in (flat, gradient))
-        inputs, raw = at.mlp.forward(samples.observation)
-        d_outputs = loss.policy_gradient(policy_outputs(raw, at.log_std))
-        at.mlp.backward(inputs, policy_delta(d_outputs, into.log_std), gradients=into.mlp)
-        at, into = (self._part(each, self.value) for each in (flat, gradient))
-        inputs, value = at.mlp.forward(samples.observation)
-        d_value = loss.value_gradient(value[:, 0])[:, np.newaxis]
-        at.mlp.backward(inputs, d_value, gradients=into.mlp)
+        differentiate(samples.observation, loss, self._parts(flat), into=self._parts(gradient))
         return gradient, loss.stats()
 
-    def _part(self, flat: Floats, half: NetworkHalf) -> HalfParts:
-        return HalfParts.of(flat[half.start : half.end], half)
+    def _parts(self, flat: Floats) -> Parts:
+        return HalfParts.both(flat, (self.policy, self.value))
 
 
 def function_gradient(

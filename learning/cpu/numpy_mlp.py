@@ -3,15 +3,14 @@
 On a CPU NumPy takes a third of the time torch takes to begin an operation, and holds the
 interpreter for as much less. With layers of 64 that is half of a gradient step.
 
-Legend: N samples; O numbers of an observation; L hidden layers; where there is an axis of length 2
-in front, it is the network.
+Legend: N samples; O numbers of an observation; L hidden layers; A action size.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +20,10 @@ from learning.data.arrays import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseArrays:
-    """A dense layer of one network, or the same layer of both; any array may be a view."""
+    """A dense layer; any array may be a view."""
 
-    weight: Floats  # [out, in] or [2, out, in]
-    bias: Floats  # [1, out] or [2, 1, out]
-
-    def of(self, network: int) -> "DenseArrays":
-        """Return one network's part of a layer of both."""
-        return DenseArrays(weight=self.weight[network], bias=self.bias[network])
+    weight: Floats  # [out, in]
+    bias: Floats  # [1, out]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +47,10 @@ class NetworkHalf:
 
 
 LARGE_PRODUCT = 1 << 20
-"""From this many scalar multiplications of one product on, two networks are as fast one by one."""
+"""From this many scalar multiplications of one product on, what a step costs is arithmetic."""
 
 Inputs = tuple[Floats, ...]
-"""What each layer was given in a forward pass: [N, O], then L x [N, out] or [2, N, out]."""
+"""What each layer was given in a forward pass: [N, O], then L x [N, out]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +94,60 @@ class OneMlp:
         hidden_backward(self.hidden, inputs, upstream, gradients.hidden)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfParts:
+    """A half's parameters, or their gradients."""
+
+    mlp: OneMlp
+    log_std: Floats | None  # [A]
+
+    @classmethod
+    def of(cls, flat: Floats, half: NetworkHalf) -> Self:
+        """Look at the half in its own `flat` parameters # [P]."""
+        log_std = None if half.log_std is None else flat[half.log_std]
+        return cls(mlp=OneMlp.within(flat, half.mlp), log_std=log_std)
+
+    @classmethod
+    def both(cls, flat: Floats, halves: "Halves") -> tuple[Self, Self]:
+        """Look at both halves in all parameters # [P]."""
+        policy, value = (cls.of(flat[half.start : half.end], half) for half in halves)
+        return policy, value
+
+
+Halves = tuple[NetworkHalf, NetworkHalf]
+"""Where policy and value function lie."""
+Parts = tuple[HalfParts, HalfParts]
+
+
+class SplitLoss(Protocol):
+    """A loss with a term of the policy and one of the values, as `ActorCritic` takes it."""
+
+    def policy_gradient(self, outputs: Floats) -> Floats:
+        """Return the derivative by the outputs # [N, D], at these."""
+        ...
+
+    def value_gradient(self, value: Floats) -> Floats:
+        """Return the derivative by the values # [N], at these."""
+        ...
+
+
+def differentiate(observation: Floats, loss: SplitLoss, at: Parts, *, into: Parts) -> None:
+    """Write the gradient of a loss by both networks' parameters, the policy's first."""
+    (policy, value), (policy_into, value_into) = at, into
+    inputs, raw = policy.mlp.forward(observation)
+    d_outputs = loss.policy_gradient(policy_outputs(raw, policy.log_std))
+    delta = policy_delta(d_outputs, policy_into.log_std)
+    policy.mlp.backward(inputs, delta, gradients=policy_into.mlp)
+    inputs, values = value.mlp.forward(observation)
+    d_value = loss.value_gradient(values[:, 0])[:, np.newaxis]
+    value.mlp.backward(inputs, d_value, gradients=value_into.mlp)
+
+
 def hidden_forward(layers: Sequence[DenseArrays], observation: Floats) -> Inputs:
-    """Return what each layer of one network, or of both, is given."""
+    """Return what each layer is given."""
     inputs = [observation]
     for layer in layers:
-        x = np.matmul(inputs[-1], layer.weight.swapaxes(-1, -2))
+        x = np.matmul(inputs[-1], layer.weight.T)
         x += layer.bias
         inputs.append(np.tanh(x, out=x))
     return tuple(inputs)
@@ -143,7 +187,7 @@ def hidden_backward(
         derivative, gradient = inputs[index + 1], gradients[index]
         np.multiply(derivative, derivative, out=derivative)
         upstream *= np.subtract(1.0, derivative, out=derivative)
-        np.matmul(upstream.swapaxes(-1, -2), inputs[index], out=gradient.weight)
+        np.matmul(upstream.T, inputs[index], out=gradient.weight)
         np.matmul(ones, upstream, out=gradient.bias)
         if index:
             upstream = np.matmul(upstream, layers[index].weight)

@@ -8,13 +8,20 @@ Legend: N samples; O numbers of an observation; D distribution parameters.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from learning.cpu.numpy_mlp import MlpPlaces, NetworkHalf, policy_delta, policy_outputs
-from learning.cpu.paired_mlp import PairedMlp
+from learning.cpu.numpy_mlp import (
+    HalfParts,
+    Halves,
+    MlpPlaces,
+    NetworkHalf,
+    Parts,
+    differentiate,
+)
 from learning.data.arrays import Floats
 from learning.networks import mlp
 from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss
@@ -32,7 +39,7 @@ class _MlpGradient(FlatGradient):
     policy: tuple[Layer, ...]
     value: tuple[Layer, ...]
     log_std: Tensor | None
-    pair: PairedMlp | None
+    arrays: "_Arrays | None"
 
 
 class MlpActorCritic(ActorCritic):
@@ -51,7 +58,7 @@ class MlpActorCritic(ActorCritic):
         parameters = self.views_of(flat)
         self._policy_layers = self.layers("policy", parameters)
         self._value_layers = self.layers("value", parameters)
-        self._pair = self._paired(flat, self._policy_layers, self._value_layers)
+        self._arrays = self._arrays_in(flat)
 
     def new_gradient(self) -> FlatGradient:
         """Return a gradient of zeros in the parameters' layout."""
@@ -63,14 +70,14 @@ class MlpActorCritic(ActorCritic):
             policy=policy,
             value=value,
             log_std=views.get("log_std"),
-            pair=self._paired(flat, policy, value),
+            arrays=self._arrays_in(flat),
         )
 
     def differentiate(
         self, observation: Tensor, loss: SplitLoss[Tensor], *, gradient: FlatGradient
     ) -> None:
         """Write the gradient of a loss at `observation` into `gradient`."""
-        if self._pair is not None and self._pair.is_small(len(observation)):
+        if self._arrays is not None and self._arrays.are_small(len(observation)):
             self.differentiate_arrays(observation.numpy(), _AsArrays(loss), gradient=gradient)
             return
         assert isinstance(gradient, _MlpGradient), "gradient of another kind of network"
@@ -89,36 +96,22 @@ class MlpActorCritic(ActorCritic):
 
     def array_terms(self) -> StepTerms[Floats] | None:
         """Return the distribution if both networks fit NumPy, else None."""
-        return self.distribution if self._pair and isinstance(self.distribution, Gaussian) else None
+        if self._arrays is None or not isinstance(self.distribution, Gaussian):
+            return None
+        return self.distribution
 
     def differentiate_arrays(
         self, observation: Floats, loss: SplitLoss[Floats], *, gradient: FlatGradient
     ) -> None:
         """Write the gradient of a loss into `gradient`, in NumPy."""
         assert isinstance(gradient, _MlpGradient), "gradient of another kind of network"
-        assert self._pair is not None, "see `array_terms`"
-        assert gradient.pair is not None, "gradient of another kind of network"
-
-        def policy_delta_at(raw: Floats) -> Floats:
-            outputs = policy_outputs(raw, _as_array(self._free_log_std))
-            return policy_delta(loss.policy_gradient(outputs), _as_array(gradient.log_std))
-
-        def value_delta_at(value: Floats) -> Floats:
-            return loss.value_gradient(value[:, 0])[:, np.newaxis]
-
-        if self._pair.is_small(len(observation)):
-            inputs, (raw, value) = self._pair.forward(observation)
-            deltas = (policy_delta_at(raw), value_delta_at(value))
-            self._pair.backward(inputs, deltas, gradients=gradient.pair)
-            return
-        deltas_at = (policy_delta_at, value_delta_at)
-        for one, delta_at, part in zip(self._pair.each, deltas_at, gradient.pair.each, strict=True):
-            inputs, output = one.forward(observation)
-            one.backward(inputs, delta_at(output), gradients=part)
+        assert self._arrays is not None, "see `array_terms`"
+        assert gradient.arrays is not None, "gradient of another kind of network"
+        differentiate(observation, loss, self._arrays.parts, into=gradient.arrays.parts)
 
     def halves(self) -> tuple[NetworkHalf, NetworkHalf] | None:
         """Return where policy and value function lie in the flat parameters."""
-        if self._pair is None:
+        if not self._takes_numpy or not _is_numpys(self.flat):
             return None
         meet = int(self._value_layers[0].weight.storage_offset())
         free = self._free_log_std
@@ -160,13 +153,26 @@ class MlpActorCritic(ActorCritic):
         """Return the state values # [N]."""
         return forward(self._value_blocks, self._value_layers, observation).squeeze(1)
 
-    def _paired(
-        self, flat: Tensor, policy: Sequence[Layer], value: Sequence[Layer]
-    ) -> PairedMlp | None:
-        """Return both networks' layers as NumPy takes them; None where it cannot."""
-        if not self._takes_numpy or flat.device.type != "cpu" or flat.dtype != torch.float32:
-            return None
-        return PairedMlp(flat, policy, value)
+    def _arrays_in(self, flat: Tensor) -> "_Arrays | None":
+        """Return all parameters, or gradients, as NumPy takes them; None where it cannot."""
+        halves = self.halves() if _is_numpys(flat) else None
+        return None if halves is None else _Arrays(flat, halves)
+
+
+class _Arrays:
+    """Both networks' parameters, or gradients, as arrays over the memory of a tensor."""
+
+    def __init__(self, flat: Tensor, halves: Halves) -> None:
+        self._over = flat, halves
+        self.parts: Parts = HalfParts.both(flat.numpy(), halves)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        # A copied array would be apart from the copied tensor: a copy looks anew.
+        return type(self), self._over
+
+    def are_small(self, num_samples: int) -> bool:
+        """Whether both networks are, see `OneMlp`."""
+        return all(part.mlp.is_small(num_samples) for part in self.parts)
 
 
 class _AsArrays:
@@ -202,5 +208,5 @@ def _places(layers: Sequence[Layer], start: int) -> MlpPlaces:
     )
 
 
-def _as_array(tensor: Tensor | None) -> Floats | None:
-    return None if tensor is None else tensor.numpy()
+def _is_numpys(flat: Tensor) -> bool:
+    return flat.device.type == "cpu" and flat.dtype == torch.float32

@@ -1,7 +1,7 @@
 """All gradient steps over a batch, taken the way that suits the network and the machine.
 
-Gaussian policies of vectors are stepped in NumPy on a CPU: in this process, small networks both at
-once, or with the value function's half in a second process. All others are stepped in torch.
+Gaussian policies of vectors are stepped in NumPy on a CPU: in this process, or with the value
+function's half in a second one. All others are stepped in torch.
 Which of NumPy's two ways it is changes no bit. In a group of ranks each process computes the
 gradients of its own rows, and all take the steps.
 """
