@@ -102,6 +102,7 @@ def open_api(
             processes=processes,
             learners=learners,
             learner_ranks=learner_ranks or 1,
+            own=spec is not None and bool(spec.resolved().actors.own),
             max_concurrency=max(_FEWEST_INVOCATIONS, learners * most_actors),
             cache_url=settings.cache_address,
             actor_variables=actor_variables(packages),

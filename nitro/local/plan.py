@@ -72,6 +72,8 @@ class LocalPlan:
     """Settings of the actors beyond where the cache is."""
     learner_ranks: int = 1
     """Processes that share each learner's gradient steps."""
+    own: bool = False
+    """Whether learners' own actors are started ahead, and of the emulator's only one."""
 
     @property
     def api_url(self) -> str:
@@ -146,6 +148,8 @@ def _module(name: str) -> tuple[str, ...]:
 def _emulator(plan: LocalPlan) -> ProcessPlan:
     kept = {"NITRO_KEPT_ENVIRONMENTS": str(KEPT_ENVIRONMENTS)}
     actor = {"NITRO_CACHE_URL": plan.redis_url, **kept, **plan.actor_variables}
+    # Somebody has to describe environments, whoever acts.
+    ahead = {"NITRO_EMULATOR_EAGER_PROCESSES": "1"} if plan.own else {}
     env = {
         "NITRO_EMULATOR_HOST": LOOPBACK,
         "NITRO_EMULATOR_PORT": str(plan.ports.invoke),
@@ -159,6 +163,7 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
         "NITRO_EMULATOR_PROCESSES": str(plan.processes),
         "NITRO_EMULATOR_AFFINITY_FIELDS": json.dumps(["job_id", "mode", "actor_index"]),
         "NITRO_EMULATOR_EAGER": "true",  # actors load while the learner loads
+        **ahead,
         "NITRO_EMULATOR_VARIABLES": json.dumps(actor),
         "NITRO_EMULATOR_INHERIT": "user",  # an environment is evaluated here with them, too
         "NITRO_EMULATOR_SECOND__NAME": GRADIENT_FUNCTION,
@@ -233,6 +238,7 @@ def _learner(plan: LocalPlan, index: int) -> ProcessPlan:
         "NITRO_LEARNER_PORT": str(port),
         "NITRO_LEARNER_RANKS": str(plan.learner_ranks),
         "NITRO_OWN_ACTORS": str(max(1, plan.processes // len(plan.ports.learners))),
+        "NITRO_OWN_ACTORS_AHEAD": "true" if plan.own else "false",
         "NITRO_OWN_ACTOR_VARIABLES": json.dumps(dict(plan.actor_variables)),
     }
     return ProcessPlan(

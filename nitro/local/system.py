@@ -71,6 +71,8 @@ class LocalSystem:
         processes: Actors that run at the same time; None means one per core.
         learners: Jobs that are trained at the same time, by a process each.
         learner_ranks: Processes that share the gradient steps of each learner.
+        own: Whether its jobs' actors run on the learners' own cores: these processes are started
+            ahead, and of the emulator's only one.
         max_concurrency: Invocations in flight before the emulator throttles.
         cache_url: A Redis to use in place of the embedded server.
         actor_variables: Settings of the actors, `NITRO_ENVIRONMENT_PACKAGES` for example.
@@ -89,6 +91,7 @@ class LocalSystem:
         processes: int | None = None,
         learners: int = 1,
         learner_ranks: int = 1,
+        own: bool = False,
         max_concurrency: int = 1000,
         cache_url: str | None = None,
         actor_variables: Mapping[str, str] | None = None,
@@ -103,6 +106,7 @@ class LocalSystem:
         self._processes = processes or usable_cores()
         self._learners = [learner_name(index) for index in range(learners)]
         self._learner_ranks = learner_ranks
+        self._own = own
         self._max_concurrency = max_concurrency
         self._own_cache_url = cache_url
         self._actor_variables = actor_variables or {}
@@ -259,6 +263,7 @@ class LocalSystem:
             cache_url=self._own_cache_url,
             actor_variables=self._actor_variables,
             learner_ranks=self._learner_ranks,
+            own=self._own,
         )
         self.api_url = plan.api_url
         self.lambda_url = plan.lambda_url

@@ -16,9 +16,10 @@ from nitro.foreign_output import foreign_code
 from nitro.local.own_environments import own_packages
 from nitro.spec.starting_job import PRESET, starting_job, train_spec
 from shared.contracts.going_on import resized
-from shared.contracts.job_spec import PRESET_WARM, Warm
+from shared.contracts.job_spec import PRESET_OWN, PRESET_WARM, Warm
 from shared.contracts.jobs import resolve_for
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
+from shared.contracts.scaling_spec import OwnChoice
 from shared.hyperparameters.common import Hyperparameters
 from shared.hyperparameters.horizons import STANDARD_HORIZONS, Horizon, preset_horizon
 from shared.hyperparameters.presets import Preset, complete_sets
@@ -56,6 +57,8 @@ class PresetReport(BaseModel):
     """`warm` where a job does not say."""
     learner: LearnerChoice
     """`learner` where a job does not say."""
+    own: OwnChoice
+    """`actors.own` where a job does not say."""
     horizons: dict[str, Horizon]
     """The same for environments that have another one, by name without version."""
     hyperparameters: tuple[HyperparameterRow, ...]
@@ -89,6 +92,7 @@ def environment_report(env_id: str) -> PresetReport:
         horizon=preset_horizon(spec.preset, env_id),
         warm=PRESET_WARM[spec.preset],
         learner=PRESET_LEARNER[spec.preset],
+        own=PRESET_OWN[spec.preset],
         horizons={},
         hyperparameters=tuple(
             row.model_copy(update={"source": usual.reason})
@@ -131,6 +135,7 @@ def preset_reports(name: str | None = None, preset: str | None = None) -> list[P
             horizon=preset_horizon(kind, algorithm=of),
             warm=PRESET_WARM[kind],
             learner=PRESET_LEARNER[kind],
+            own=PRESET_OWN[kind],
             horizons=STANDARD_HORIZONS if kind == "standard" and of != "sac" else {},
             hyperparameters=_rows(values, preset=kind),
         )
@@ -171,14 +176,15 @@ def preset_table(report: PresetReport) -> Table:
     for row in report.hyperparameters:
         value = row.value if isinstance(row.value, str) else json.dumps(row.value)
         table.add_row(row.name, value, row.source, row.meaning)
-    others = "".join(f"; {env}: {horizon}" for env, horizon in report.horizons.items())
+    horizons = "".join(f"; {env}: {horizon}" for env, horizon in report.horizons.items())
     table.add_row(
         "episodes.horizon",
         str(report.horizon),
         "",
-        f"Not a hyper-parameter but a field of the job, as `nitro fields` tells{others}.",
+        f"Not a hyper-parameter but a field of the job, as `nitro fields` tells{horizons}.",
     )
-    for field, value in (("warm", report.warm), ("learner", report.learner)):
+    others = {"warm": report.warm, "learner": report.learner, "actors.own": str(report.own)}
+    for field, value in others.items():
         table.add_row(field, value, "", "Another field of the job.")
     for field, size in report.training.items():
         table.add_row(field, json.dumps(size), "decision 030", "Another field of the job.")

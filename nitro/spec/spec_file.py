@@ -90,6 +90,12 @@ def merged(
     return raw
 
 
+def says_range(raw: JsonObject) -> bool:
+    """Return whether a job says how many actors a round has, and not only where they run."""
+    actors = raw.get("actors", {})
+    return not isinstance(actors, dict) or bool({"min", "max"} & actors.keys())
+
+
 def validated(raw: JsonObject) -> JobSpec:
     """Return the job that is said; its range of actors follows its scaling policy.
 
@@ -99,7 +105,9 @@ def validated(raw: JsonObject) -> JobSpec:
     raw, scaling = {**raw}, raw.get("scaling")
     if isinstance(scaling, dict):
         raw["scaling"] = scaling = {"policy": NitroScaling().policy, **scaling}
-        raw.setdefault("actors", _range_for(scaling))
+        actors = raw.get("actors", {})
+        if isinstance(actors, dict) and not says_range(raw):
+            raw["actors"] = {**_range_for(scaling), **actors}
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as error:

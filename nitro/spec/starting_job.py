@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from nitro.errors import CommandError
 from nitro.local.own_files import named_files
-from nitro.spec.spec_file import JsonObject, merged, validated
+from nitro.spec.spec_file import JsonObject, merged, says_range, validated
 from nitro.spec.total_steps import planned_steps, rounds_for
 from shared.contracts.job_spec import NO_CAP_USD, JobSpec
 from shared.contracts.scaling_spec import POLICIES
@@ -143,7 +143,7 @@ def _fix_rounds(raw: JsonObject) -> None:
             raw["samples_per_round"] = usual.samples_per_round
         else:  # or it mixes fragments, which must be equally long
             raw["steps_per_actor"] = usual.samples_per_round // usual.num_actors
-    if "scaling" not in raw and "actors" not in raw:
+    if "scaling" not in raw and not says_range(raw):
         raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors}
         if "samples_per_round" in raw and not _says(raw, "episodes", "resize"):
             _say(raw, "episodes", "resize", True)

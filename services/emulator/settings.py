@@ -133,7 +133,9 @@ class Settings(BaseSettings):
     """Fields of an event, as JSON list. Events with equal values run on the same environment, where
     that costs no time."""
     eager: bool = False
-    """Start all environments at once and be ready when they are, instead of on demand."""
+    """Start environments at once and be ready when they are, instead of on demand."""
+    eager_processes: Annotated[int, Field(ge=1)] | None = None
+    """How many of them, if `eager`; unset: all."""
     task_root: Path = Path()
     """Working folder of environments; the handler's module is looked up here first."""
     variables: dict[str, str] = Field(default_factory=dict, repr=False)

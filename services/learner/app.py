@@ -112,6 +112,7 @@ def build_worker(
         own_cores=OwnCores(
             connect_cache=lambda: TrajectoryCache(url, credentials=credentials),
             most=settings.own_actors,
+            ahead=settings.own_actors_ahead,
             variables=settings.own_actor_variables,
             credentials=sign if settings.cache_auth == "iam" else None,
         ),

@@ -71,6 +71,8 @@ class LearnerSettings(CacheSettings):
     own_actors: Annotated[int, Field(ge=0, le=256)] | None = None
     """Actor processes on this learner's cores for a job that leaves it to the learner; unset: one
     for each core. 0: none for any job."""
+    own_actors_ahead: bool = False
+    """Whether they are started with the learner, before there is a job."""
     own_actor_variables: dict[str, str] = {}
     """Settings of these processes as JSON, `NITRO_ENVIRONMENT_PACKAGES` for example, beyond the
     learner's own."""

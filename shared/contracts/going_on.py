@@ -117,7 +117,7 @@ def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
         return spec
     if how == "replay":
         fewest = min(actors, spec.actors.min)
-        return spec.model_copy(update={"actors": ActorRange(min=fewest, max=spec.actors.max)})
+        return spec.model_copy(update={"actors": _ranged(spec, fewest, spec.actors.max)})
     return _with_actors(spec, actors)
 
 
@@ -130,10 +130,14 @@ def without_replays(spec: JobSpec, environment: EnvironmentSpec) -> FixedScaling
 def _with_actors(spec: JobSpec, actors: int) -> JobSpec:
     return spec.model_copy(
         update={
-            "actors": ActorRange(min=actors, max=actors),
+            "actors": _ranged(spec, actors, actors),
             "scaling": FixedScaling(policy="fixed", num_actors=actors),
         }
     )
+
+
+def _ranged(spec: JobSpec, fewest: int, most: int) -> ActorRange:
+    return spec.actors.model_copy(update={"min": fewest, "max": most})
 
 
 def _steps_of_each(spec: JobSpec, actors: int) -> int:

@@ -37,7 +37,7 @@ from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Pres
 Warm = Literal["auto", "provisioned", "reuse", "none"]
 PRESET_WARM: dict[Preset, Warm] = {"paper": "provisioned", "standard": "auto"}
 """How a preset has environments warm: the paper pays for provisioned ones (section 8.1)."""
-PRESET_OWN: dict[Preset, OwnChoice] = {"paper": 0, "standard": 0}
+PRESET_OWN: dict[Preset, OwnChoice] = {"paper": 0, "standard": "auto"}
 """Actors on a preset's learner's own cores: the paper has none."""
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
 ENV_ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"

@@ -86,7 +86,7 @@ class ProcessEnvironments:
             What supervises: without one of them the emulator has to end.
         """
         if self._settings.eager:
-            self.prewarm(len(self._slots))
+            self.prewarm(self._settings.eager_processes or len(self._slots))
         self._dispatcher.on_demand = self._meet_demand
         self._supervisors = [asyncio.create_task(self._supervise(slot)) for slot in self._slots]
         return self._supervisors
@@ -109,7 +109,8 @@ class ProcessEnvironments:
 
     def missing(self) -> str | None:
         """Return what keeps the emulator from being ready, None when it is."""
-        expected = sum(not slot.let_go for slot in self._slots)
+        eager = self._slots[: self._settings.eager_processes]
+        expected = sum(not slot.let_go for slot in eager)
         if not self._settings.eager or self.initialised(expected):
             return None
         error = self.init_error()

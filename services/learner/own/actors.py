@@ -68,6 +68,8 @@ class OwnActors:
         credentials: Callable[[], AwsCredentials] | None = None,
     ) -> None:
         self.num = num
+        """How many of them have work."""
+        self.most = num
         self._changed = threading.Condition()
         self._queues: list[deque[_Waiting]] = [deque() for _ in range(num)]
         self._busy: set[int] = set()
@@ -162,6 +164,8 @@ class OwnActors:
         return None
 
     def _next(self, at: int) -> _Waiting | None:
+        if at >= self.num:
+            return None
         if self._queues[at]:
             return self._queues[at].popleft()
         longest = max(self._queues, key=len)

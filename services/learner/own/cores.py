@@ -8,17 +8,19 @@ from services.learner.own.rollouts import OwnRollouts, num_own_actors
 from shared.cache.client import TrajectoryCache
 from shared.cache.connect_token import AwsCredentials
 from shared.contracts.jobs import Job
+from shared.service.cores import usable_cores
 
-_MOST_KEPT = 16
-"""Environments that one process keeps with their episodes, at most: each takes memory."""
+_KEPT_ENVIRONMENTS = 16
+"""Environments that one process keeps with episodes which would be repeated otherwise, at most."""
 
 
 class OwnCores:
-    """Makes a job's actor processes, and keeps them for the next job of their size.
+    """Makes a job's actor processes, and keeps them for the next job.
 
     Args:
         connect_cache: Returns a client of the cache.
         most: Most processes; None means one for each core.
+        ahead: Whether they are started before there is a job.
         variables: Their settings, beyond this process's environment.
         credentials: Return AWS credentials for the cache; None where it needs none.
     """
@@ -28,17 +30,20 @@ class OwnCores:
         *,
         connect_cache: Callable[[], TrajectoryCache],
         most: int | None,
+        ahead: bool = False,
         variables: Mapping[str, str],
         credentials: Callable[[], AwsCredentials] | None = None,
     ) -> None:
         self._connect_cache = connect_cache
         self._most = most
-        self._variables = variables
+        self._ahead = ahead
+        self._variables = {"NITRO_KEPT_ENVIRONMENTS": str(_KEPT_ENVIRONMENTS), **variables}
         self._credentials = credentials
         self._actors: OwnActors | None = None
-        self._size = (0, 0)
 
     def __enter__(self) -> Self:
+        if self._ahead:
+            self._started(usable_cores() if self._most is None else self._most)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,21 +53,20 @@ class OwnCores:
         """End all processes."""
         if self._actors is not None:
             self._actors.close()
-        self._actors, self._size = None, (0, 0)
+        self._actors = None
 
     def rollouts(self, job: Job, lease_id: str) -> OwnRollouts | None:
         """Return what runs a job's rounds here; None where nothing may or can."""
-        spec = job.spec
-        num = num_own_actors(spec, most=self._most)
+        num = num_own_actors(job.spec, most=self._most)
         if not num:
             return None
-        streams = -(-spec.actors.max * spec.envs_per_actor // num)
-        size = (num, min(_MOST_KEPT, max(spec.envs_per_actor, streams)))
-        if self._actors is None or self._size != size:
+        return OwnRollouts(job, lease_id, self._started(num), self._connect_cache())
+
+    def _started(self, num: int) -> OwnActors:
+        """Return so many actors, of those that run if these are enough."""
+        if self._actors is None or self._actors.most < num:
             self.close()
-            kept = {"NITRO_KEPT_ENVIRONMENTS": str(size[1])}
-            self._actors = OwnActors(
-                num, variables={**kept, **self._variables}, credentials=self._credentials
-            )
-            self._size = size
-        return OwnRollouts(job, lease_id, self._actors, self._connect_cache())
+            made = OwnActors(num, variables=self._variables, credentials=self._credentials)
+            self._actors = made
+        self._actors.num = num
+        return self._actors

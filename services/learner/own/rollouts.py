@@ -110,7 +110,6 @@ class OwnRollouts:
     def launch(
         self,
         plan: RoundPlan,
-        *,
         missing: Collection[int] | None = None,
         missing_evaluations: Collection[int] | None = None,
     ) -> None:

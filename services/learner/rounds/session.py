@@ -142,8 +142,7 @@ class RoundSession(ABC, Generic[A]):
         plan = self.scaler.open_round(self.job.job_id, round_index, request)
         self.streams.take(round_index, plan.num_actors)
         if own is not None:
-            again = (missing, missing_evaluations) if attempt else (None, None)
-            own.launch(plan, missing=again[0], missing_evaluations=again[1])
+            own.launch(plan, *((missing, missing_evaluations) if attempt else ()))
         self.record.settle(plan)
         return plan
 

@@ -84,7 +84,8 @@ def test_a_dry_run_prints_the_job_and_starts_nothing(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     job = json.loads(result.stdout)
     assert (job["env_id"], job["seed"], job["steps_per_actor"]) == ("Walker2d-v5", 3, 128)
-    assert job["actors"] == {"min": 4, "max": 16}
+    assert (job["actors"]["min"], job["actors"]["max"]) == (4, 16)
+    assert job["actors"]["own"] == "auto"
     assert job["scaling"] == {"policy": "fixed", "num_actors": 8}
     assert job["stop"]["max_rounds"] == 5
     assert job["stop"]["budget_usd"] == 0.5
