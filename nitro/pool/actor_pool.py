@@ -73,6 +73,9 @@ class ActorPool:
         token: Its bearer token; default: NITRO_TOKEN or NITRO_TOKEN_FILE.
         runs_dir: Folder of the local system.
         processes: Actors that really run at once on this machine; default: one per core.
+        own: Actor processes beside the program, on its own cores: a number, or `auto` for one on
+            each core. Functions do what these cannot do in time. The program then needs the
+            simulators. Default: none.
         environment_packages: Modules that register environments of one's own, on this machine.
         **fields: Further fields of a job: `env_kwargs`, `wrappers`, `warm`, `name`, `tags`.
 
@@ -103,6 +106,7 @@ class ActorPool:
         token: str | None = None,
         runs_dir: str | Path = "runs",
         processes: int | None = None,
+        own: int | str = 0,
         environment_packages: Sequence[str] | None = None,
         **fields: Any,
     ) -> None:
@@ -117,6 +121,7 @@ class ActorPool:
             env,
             fragment=fragment,
             actors=actors,
+            own=own,
             policy=policy,
             budget_usd=budget_usd,
             seed=seed,

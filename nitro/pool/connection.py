@@ -8,10 +8,11 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsConfigDict
@@ -22,10 +23,13 @@ from nitro.client.connection import signed_for
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.pool.stopping import as_errors
 from nitro.settings import api_address, api_token, read_settings
+from services.learner.own.cores import OwnCores
+from services.learner.own.rollouts import OwnRollouts
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
 from shared.cache.authentication import CacheSettings
 from shared.cache.client import TrajectoryCache
+from shared.cache.connect_token import AwsCredentials
 from shared.cache.connection import CacheError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus
@@ -51,6 +55,8 @@ class Connection:
     lease: HeldLease
     cache: TrajectoryCache
     job: Job
+    own: OwnRollouts | None = None
+    """What runs on the program's own cores; None where nothing does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,8 @@ class _Address:
     url: str
     token: str | None
     sign_for: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Settings of actors on this machine."""
 
 
 @contextmanager
@@ -96,8 +104,16 @@ def connected(
         if lease is None:
             raise CommandError(f"{job.job_id}: somebody else has the job", exit_code=EXIT_FAILED)
         held = leaving.enter_context(HeldLease(lease, heartbeats, threading.Event()))
-        cache = leaving.enter_context(_cache(lease))
-        yield Connection(client=client, scaler=scaler, lease=held, cache=cache, job=lease.job)
+        door = _CacheDoor.of(lease)
+        cache = leaving.enter_context(door.opened())
+        own = leaving.enter_context(door.own_cores(address.variables)).rollouts(
+            lease.job, lease.lease_id
+        )
+        if own is not None:
+            leaving.callback(own.leave)
+        yield Connection(
+            client=client, scaler=scaler, lease=held, cache=cache, job=lease.job, own=own
+        )
 
 
 def _scaler(address: _Address) -> ScalerClient:
@@ -105,35 +121,73 @@ def _scaler(address: _Address) -> ScalerClient:
     return ScalerClient(address.url, address.token, patience_s=_PATIENCE_S, signature=signature)
 
 
-def _cache(lease: Lease) -> TrajectoryCache:
-    """Return a client of the cache, which has answered.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CacheDoor:
+    """How the cache is entered from here."""
 
-    Raises:
-        CommandError: It cannot be reached from here.
-    """
-    told = lease.cache_url if os.environ.get("NITRO_CACHE_URL") is None else None
-    try:
-        settings = _CacheSettings() if told is None else _CacheSettings(cache_url=SecretStr(told))
-    except ValidationError as error:
-        reasons = "; ".join(each["msg"] for each in error.errors(include_url=False))
-        raise CommandError(f"NITRO_CACHE_URL and its login: {reasons}") from error
-    credentials = None
-    if settings.cache_auth != "none":
-        from shared.service.aws_credentials import process_credentials
+    settings: CacheSettings
+    sign: Callable[[], AwsCredentials] | None
+    """Returns AWS credentials, where an IAM password is signed with them."""
 
-        credentials = settings.cache_credentials(process_credentials())
-    cache = TrajectoryCache(settings.cache_url.get_secret_value(), credentials=credentials)
-    try:
-        cache.ping()
-    except CacheError as error:
-        cache.close()
-        raise CommandError(
-            f"{error}\nAn ActorPool reads what actors bring from the trajectory cache itself. Set "
-            "NITRO_CACHE_URL to an address that works from here; on AWS, run inside the VPC of the "
-            "deployment, as its cache has no other door",
-            exit_code=EXIT_FAILED,
-        ) from error
-    return cache
+    @classmethod
+    def of(cls, lease: Lease) -> Self:
+        """Return how a job's cache is entered.
+
+        Raises:
+            CommandError: The settings are wrong.
+        """
+        told = lease.cache_url if os.environ.get("NITRO_CACHE_URL") is None else None
+        try:
+            settings = (
+                _CacheSettings() if told is None else _CacheSettings(cache_url=SecretStr(told))
+            )
+        except ValidationError as error:
+            reasons = "; ".join(each["msg"] for each in error.errors(include_url=False))
+            raise CommandError(f"NITRO_CACHE_URL and its login: {reasons}") from error
+        sign = None
+        if settings.cache_auth == "iam":
+            from shared.service.aws_credentials import process_credentials
+
+            sign = process_credentials()
+        return cls(settings=settings, sign=sign)
+
+    def client(self) -> TrajectoryCache:
+        """Return a client; nothing is sent yet."""
+        credentials = self.settings.cache_credentials(self.sign or _no_credentials)
+        return TrajectoryCache(self.settings.cache_url.get_secret_value(), credentials=credentials)
+
+    def opened(self) -> TrajectoryCache:
+        """Return a client of the cache, which has answered.
+
+        Raises:
+            CommandError: It cannot be reached from here.
+        """
+        cache = self.client()
+        try:
+            cache.ping()
+        except CacheError as error:
+            cache.close()
+            raise CommandError(
+                f"{error}\nAn ActorPool reads what actors bring from the trajectory cache itself. "
+                "Set NITRO_CACHE_URL to an address that works from here; on AWS, run inside the "
+                "VPC of the deployment, as its cache has no other door",
+                exit_code=EXIT_FAILED,
+            ) from error
+        return cache
+
+    def own_cores(self, variables: Mapping[str, str]) -> OwnCores:
+        """Return the program's own cores; no process is started yet."""
+        url = self.settings.cache_url.get_secret_value()
+        return OwnCores(
+            connect_cache=self.client,
+            most=None,
+            variables={**variables, "NITRO_CACHE_URL": url},
+            credentials=self.sign,
+        )
+
+
+def _no_credentials() -> AwsCredentials:
+    raise AssertionError("only an IAM password is signed")
 
 
 def _remote(url: str, token: str | None, runs_dir: Path) -> _Address:
@@ -173,12 +227,13 @@ def _local(
         runs_dir,
         processes=processes,
         learners=0,
+        own=bool(spec.actors.own),
         cache_url=settings.cache_address,
         actor_variables=variables,
     )
     with system:
         _end_left_over(system.api_url, system.token)
-        yield _Address(url=system.api_url, token=system.token)
+        yield _Address(url=system.api_url, token=system.token, variables=variables)
         system.close(at_once=True)  # the job has ended: there is nothing to hand back
 
 

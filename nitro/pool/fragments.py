@@ -159,6 +159,7 @@ class OverlappingFragments:
             lost_replays=self._calls.take_lost_replays(),
             evaluation=evaluation,
             stats=self._calls.report.stats,
+            own=self._calls.own_work(closed.plan.round),
             timing=timing,
         )
 

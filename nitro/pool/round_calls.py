@@ -20,6 +20,7 @@ from shared.contracts.rounds import (
     Curvature,
     EvaluationResult,
     GradientNoise,
+    OwnWork,
     RoundPlan,
     RoundRequest,
     RoundResult,
@@ -105,6 +106,7 @@ class RoundCalls:
         """Why the rounds are over; None as long as they go on."""
         self.spent_usd = 0.0
         """What the job was billed, as last told with a plan."""
+        self._own = connection.own
         self._scaler = connection.scaler
         self._client = connection.client
         self._streams = Streams(envs_per_actor=self.spec.envs_per_actor)
@@ -177,11 +179,16 @@ class RoundCalls:
             most = self.spec.actors.max * self.spec.envs_per_actor
             starts = self._streams.starts(index)[:most]
             self.cache.publish_starts(self.job.job_id, index, starts)
+        if self._own is not None:
+            self._own.told(previous)
         request = self._request(policy_version=version, previous=previous, **more)
         with self._while_held():
             plan = self._scaler.open_round(self.job.job_id, index, request)
         self.spent_usd = plan.spent_usd
         self._streams.take(index, plan.num_actors)
+        if self._own is not None:
+            again = (request.missing, request.missing_evaluations) if request.attempt else ()
+            self._own.launch(plan, *again)
         self.bills.add(plan, lambda: self._scaler.cost(self.job.job_id).lines)
         if request.attempt == 0:
             self.report = Report()
@@ -212,6 +219,10 @@ class RoundCalls:
         self._streams.release(round_index)
         number, self._begun_anew = self._begun_anew, 0
         return number
+
+    def own_work(self, round_index: int) -> OwnWork | None:
+        """Return what a round that is over did on the program's own cores; None if nothing."""
+        return None if self._own is None else self._own.work(round_index)
 
     def take_lost_replays(self) -> int:
         """Return how many did as their repeated actions gave another episode, since last asked."""
@@ -244,5 +255,6 @@ class RoundCalls:
             "lease_id": self.lease.lease_id,
             "curvature": self.report.curvature,
             "gradient_noise": self.report.gradient_noise,
+            "own": None if self._own is None else self._own.offer(),
         }
         return RoundRequest.model_validate(said | more)

@@ -221,6 +221,7 @@ class SyncRounds:
             lost_replays=self._calls.take_lost_replays(),
             evaluation=evaluation,
             stats=self._calls.report.stats,
+            own=self._calls.own_work(done.plan.round),
             timing=timing,
         )
         self._open = None

@@ -129,6 +129,22 @@ def test_episodes_go_on_from_batch_to_batch(shared_system: LocalSystem) -> None:
     np.testing.assert_array_equal(second.observations[0], first.last_observations)
 
 
+def test_batches_are_equal_on_the_programs_own_cores(
+    shared_system: LocalSystem, client: NitroClient
+) -> None:
+    batches: dict[int, list[Batch]] = {}
+    for own in (0, 2):
+        with pool_at(shared_system, actors=3, own=own) as pool:
+            batches[own] = [pool.collect(cartpole_net()) for _ in range(2)]
+        job_id = pool.job_id
+    for here, there in zip(batches[2], batches[0], strict=True):
+        for name in ("observations", "actions", "log_probs", "rewards", "last_observations"):
+            np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
+    rounds = client.rounds(job_id).rounds
+    assert [record.plan.own for record in rounds] == [3, 3]
+    assert "lambda_requests" not in client.cost(job_id).by_item
+
+
 def test_the_loop_may_say_how_many_actors(shared_system: LocalSystem) -> None:
     with pool_at(shared_system) as pool:
         sizes = [pool.collect(cartpole_net(), actors=n).num_columns for n in (4, 2, 3)]
