@@ -28,6 +28,7 @@ def draw_plan(plan: Plan, path: Path) -> Path:
         for learner, label in _NAMES.items():
             _draw(panel, label, [w for w in _of(plan, "serverless") if w.learner == learner])
         _draw(panel, "one server", _of(plan, "server"))
+        _draw(panel, "own cores of a CPU learner", _of(plan, "own"))
         for way in _of(plan, "here"):  # which costs nothing, so has no place on the axis
             label = f"{way.name}, at no cost"
             panel.axvline(way.wall_s / 60.0, color="#555b66", linestyle="--", label=label)

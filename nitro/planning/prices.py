@@ -25,6 +25,7 @@ def learners(config: NitroConfig) -> tuple[Learner, ...]:
             kind=kind,
             basis=basis.with_learner(kind),
             start_s=LEARNER_START_S[kind],
+            cores=int(config.cpu_learner_vcpu) if kind == "cpu" else 0,
             cache_bytes_per_s=_cache_bytes_per_s(config),
         )
         for kind in kinds

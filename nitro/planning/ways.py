@@ -16,7 +16,8 @@ from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds
 from shared.money.one_server import BOOT_S, SERVER_CORES, one_server_round_s
 from shared.money.round_costs import execution_items, held_items, serverless_round_s
 
-Place = Literal["here", "server", "serverless"]
+Place = Literal["here", "server", "own", "serverless"]
+"""`own`: on the cores of a learner that exists while the job runs, without functions."""
 WhatLearns = LearnerKind | Literal["functions"]
 GRADIENT_CALL_S = 0.04
 """What a call of a learner function takes beside its gradient: asking, invoking, weights and slice,
@@ -37,6 +38,8 @@ class Learner:
     basis: CostBasis
     start_s: float
     """From a job's submission to its first round."""
+    cores: int = 0
+    """Of its machine, for actors of its own; 0 where it has none."""
     calls: int = 0
     """Gradients of an update that functions compute."""
     functions: int = 1
@@ -80,7 +83,7 @@ class Way(Message):
     learner: WhatLearns = "cpu"
     num_actors: PositiveInt
     cores: PositiveInt | None = None
-    """Of the machine that learns and acts; None for serverless."""
+    """Of the machine that learns and acts; None where functions act."""
     start_s: NonNegativeFloat
     """Until the first round."""
     wall_s: NonNegativeFloat
@@ -97,7 +100,7 @@ def ways(
     actors_here: int,
     actors: Sequence[int] = ACTORS,
 ) -> tuple[Way, ...]:
-    """Return every way there is to train a job: here, on servers, serverless.
+    """Return every way there is to train a job: here, on servers, on a learner's cores, serverless.
 
     Args:
         workload: The job.
@@ -114,6 +117,11 @@ def ways(
         one_server(workload, basis, kind)
         for kind in SERVERS
         if kind in basis.prices.server_usd_per_hour
+    ]
+    found += [
+        own_cores(workload, learner, num_actors=actors_here)
+        for learner in learners
+        if learner.cores
     ]
     found += [
         serverless(workload, learner, num)
@@ -151,6 +159,22 @@ def one_server(workload: Workload, basis: CostBasis, kind: str) -> Way:
         start_s=BOOT_S,
         wall_s=wall_s,
         usd=wall_s * basis.prices.server_usd_per_s(kind),
+    )
+
+
+def own_cores(workload: Workload, learner: Learner, *, num_actors: int) -> Way:
+    """Return what a learner takes whose own cores do all that functions would."""
+    basis = replace(learner.basis, provisioned=0, pinged=0)
+    rounds_s = on_one_machine_s(workload, basis, cores=learner.cores, num_actors=num_actors)
+    return Way(
+        place="own",
+        name=f"own cores, {learner.kind} learner",
+        learner=learner.kind,
+        num_actors=num_actors,
+        cores=learner.cores,
+        start_s=learner.start_s,
+        wall_s=learner.start_s + rounds_s,
+        usd=learner.start_s * basis.learner_usd_per_s + rounds_s * basis.usd_per_s,
     )
 
 

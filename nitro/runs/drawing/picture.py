@@ -133,7 +133,13 @@ def _returns(panel: Axes, run: Run) -> None:
 def _actors(panel: Axes, run: Run) -> None:
     plans = [line.plan for line in run.rounds if line.plan.stop is None]
     rounds = [plan.round for plan in plans]
-    panel.bar(rounds, [plan.num_actors for plan in plans], width=0.8, color=_GREEN, label="granted")
+    own = [plan.own for plan in plans]
+    functions = [len(plan.function_actors) for plan in plans]
+    if any(own):
+        panel.bar(rounds, own, width=0.8, color=_BLUE, alpha=0.7, label="on own cores")
+    if any(functions) or not any(own):
+        named = "functions" if any(own) else "granted"
+        panel.bar(rounds, functions, bottom=own, width=0.8, color=_GREEN, label=named)
     panel.bar(
         rounds,
         [plan.requested for plan in plans],

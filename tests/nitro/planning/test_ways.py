@@ -103,8 +103,16 @@ def test_every_way_is_there_and_one_that_cannot_be_is_not() -> None:
     def offered(**changed: float) -> set[int]:
         found = ways(a_job(**changed), (CPU, GPU), cores_here=2, actors_here=8)  # type: ignore[arg-type]
         assert [way.place for way in found[:4]] == ["here", "server", "server", "server"]
-        assert {way.learner for way in found[4:]} == {"cpu", "gpu"}
-        return {way.num_actors for way in found[4:]}
+        assert [(way.place, way.learner) for way in found[4:5]] == [("own", "cpu")]
+        assert {way.learner for way in found[5:]} == {"cpu", "gpu"}
+        return {way.num_actors for way in found[5:]}
+
+    here, *_, own = ways(a_job(), (CPU,), cores_here=2, actors_here=8, actors=())
+    assert (own.place, own.name, own.cores) == ("own", "own cores, cpu learner", 2)
+    # As fast as such a machine here, once the learner has started; paid by the second.
+    assert own.wall_s == pytest.approx(CPU.start_s + here.wall_s)
+    held_usd = here.wall_s * CPU.basis.base_usd_per_s
+    assert own.usd == pytest.approx(CPU.start_s * CPU.basis.learner_usd_per_s + held_usd)
 
     assert offered() == set(ACTORS)
     assert offered(samples_per_round=500) == set(ACTORS) - {1000}, "no step for each"
