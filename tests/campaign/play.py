@@ -1,6 +1,8 @@
 """Playing one schedule of faults on a local system, and what came of it."""
 
 import contextlib
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +31,7 @@ from tests.campaign.checks import (
 from tests.campaign.pausing import pause_holder, wake, written_usd
 from tests.campaign.schedule import NUM_SEEDS, ROUNDS, Schedule, Strike, job_spec
 from tests.e2e.runs import PATIENCE_S, mend, train
+from tests.nitro.process_table import own_actors
 from tests.patience import ANSWER_S
 
 _HOLD_MS = 1500.0
@@ -225,6 +228,11 @@ def _strike(scene: _Scene, strike: Strike) -> None:
     job = _until(scene, lambda job: _reached(job, strike.round))
     if job.status == "succeeded":
         return
+    if strike.trouble == "own actors":
+        for pid in own_actors(stage.system.pid("learner")):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return
     if strike.trouble is not None:
         stage.break_actors(**_TROUBLES[strike.trouble])
         return
@@ -261,9 +269,9 @@ def _wake(scene: _Scene) -> float:
 
 def _end_and_start_again(scene: _Scene, strike: Strike) -> None:
     stage = scene.stage
-    for name, signal in strike.victims:
+    for name, how in strike.victims:
         process = stage.system.process(name)
-        process.kill() if signal == "kill" else process.terminate()
+        process.kill() if how == "kill" else process.terminate()
     for name, _ in strike.victims:
         # Like `docker stop`: whoever cannot end in an orderly way, as others are gone, is killed.
         process = stage.system.process(name)

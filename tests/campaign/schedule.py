@@ -6,7 +6,7 @@ waiting to start. So a schedule is the same wherever it is played, as far as pro
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from nitro.local.plan import NAMES
@@ -15,7 +15,8 @@ from tests.e2e.runs import tiny
 
 Signal = Literal["kill", "terminate"]
 Moment = Literal["done", "in flight"]
-Trouble = Literal["crash", "duplicate", "throttle"]
+Trouble = Literal["crash", "duplicate", "throttle", "own actors"]
+"""`own actors`: those on the learner's own cores are killed."""
 
 ROUNDS = 6
 BUDGET_USD = 4.0
@@ -25,6 +26,7 @@ _WHOLE_SHARE = 0.25
 _TROUBLE_SHARE = 0.3
 _PAUSE_SHARE = 0.1
 _OFF_POLICY_SHARE = 0.2
+_OWN_SHARE = 0.2
 _MOST_STRIKES = 3
 
 
@@ -83,6 +85,10 @@ def draw(seed: int, index: int) -> Schedule:
     if pauses.random() < _PAUSE_SHARE:
         round_index = pauses.randrange(1, ROUNDS - 2)
         strikes = (Strike(round=round_index, moment="in flight", pause=True),)
+    elif random.Random(f"{seed}/{index}/own").random() < _OWN_SHARE:
+        # Its actors run on the learner's own cores: nothing of it is in flight in the emulator.
+        job = job.model_copy(update={"actors": job.actors.model_copy(update={"own": 2})})
+        strikes = tuple(_on_own_cores(strike) for strike in strikes)
     return Schedule(
         seed=seed,
         index=index,
@@ -113,6 +119,11 @@ def _strike(dice: random.Random, round_index: int) -> Strike:
     return Strike(
         round=round_index, moment=moment, victims=_victims(dice, NAMES, number), whole=whole
     )
+
+
+def _on_own_cores(strike: Strike) -> Strike:
+    trouble: Trouble | None = "own actors" if strike.trouble else None
+    return replace(strike, moment="done", trouble=trouble)
 
 
 def _victims(
