@@ -16,8 +16,8 @@ from functions.actor.watchdog import Watchdog
 from shared.cache.client import TrajectoryCache
 from shared.contracts.rollouts import MAX_POLICY_BYTES, ActorReport, RolloutTask
 from shared.environments.state.replay import Standing
+from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
-from shared.policy.spec import PolicyError
 from shared.trajectory import codec
 from shared.trajectory.trajectory import encode_episode, encode_trajectory
 

@@ -21,7 +21,7 @@ from learning.networks.step_terms import (
     StepTerms,
     normal_log_prob,
 )
-from shared.policy.spec import Head
+from shared.policy.head import Head
 
 
 class Distribution(StepTerms[Tensor], Protocol):

@@ -26,8 +26,9 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
     EnvironmentSpec,
 )
+from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
-from shared.policy.spec import POLICY_FORMAT, PolicyError
+from shared.policy.spec import POLICY_FORMAT
 from shared.trajectory import codec
 
 Float32 = NDArray[np.float32]

@@ -10,8 +10,8 @@ from services.learner.record.checkpoint import Checkpoint, CheckpointError, Chec
 from shared.artifacts.local import LocalArtifacts
 from shared.contracts.job_spec import Which
 from shared.contracts.jobs import Job
+from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
-from shared.policy.spec import PolicyError
 from shared.trajectory import codec
 
 

@@ -28,8 +28,9 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.job_spec import EnvironmentRef, Which
 from shared.policy.blocks import Conv
+from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
-from shared.policy.spec import PolicyError, PolicySpec
+from shared.policy.spec import PolicySpec
 from shared.trajectory import codec
 
 _PORTABLE = Path(__file__).with_name("portable_policy.py")

@@ -18,7 +18,7 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.environments.flattening import flattening_advice
-from shared.policy.spec import MAX_CHOICES
+from shared.policy.head import MAX_CHOICES
 
 MIN_IMAGE_SIDE = 36
 """Pixels; what is smaller is a vector of numbers. The smallest image Nature's network can take."""

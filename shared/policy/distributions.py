@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policy.spec import Head
+from shared.policy.head import Head
 from shared.policy.squashed_gaussian import SquashedGaussian
 
 Float32 = NDArray[np.float32]

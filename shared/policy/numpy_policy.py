@@ -43,9 +43,10 @@ from shared.contracts.environment_spec import (
 )
 from shared.policy.action_mapping import action_map
 from shared.policy.distributions import Action, Float32, distribution_of
+from shared.policy.head import Head, PolicyError
 from shared.policy.numpy_network import NumpyNetwork
 from shared.policy.observation_scale import ObservationScale
-from shared.policy.spec import Head, PolicyError, PolicySpec
+from shared.policy.spec import PolicySpec
 
 _LAYERS = "policy."
 

@@ -5,12 +5,11 @@ from torch import Tensor
 from benchmarks.peers import pyhessian_kind
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
-from learning.networks.distributions import Categorical
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.columns import Columns
 from tests.learning.detectors.test_surrogate import objective_of
-from tests.learning.detectors.test_surrogate_conv import SMALL, Case, network_of, samples_of
+from tests.learning.detectors.test_surrogate_conv import CASES, network_of, samples_of
 
 ENVIRONMENT = EnvironmentSpec(
     env_id="Test-v0",
@@ -29,7 +28,7 @@ def test_finds_both_ends_of_the_dense_hessian() -> None:
 
 
 def test_finds_both_ends_for_a_convolutional_network() -> None:
-    case: Case = (SMALL, Categorical(), 3, None)
+    case = CASES[0]
     network = network_of(case)
     network.flatten(dtype=torch.float32)
     observation, action, _ = samples_of(case, count=64)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from learning.networks.conv_network import ConvActorCritic
 from shared.policy.blocks import Block, Conv, Dense, Flatten, Pixels
-from shared.policy.spec import Head, PolicySpec
+from shared.policy.head import Head
+from shared.policy.spec import PolicySpec
 from tests.learning.detectors.test_surrogate import objective_of
 
 SMALL: tuple[Block, ...] = (

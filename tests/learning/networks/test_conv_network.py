@@ -18,8 +18,8 @@ from shared.contracts.environment_spec import (
 from shared.hyperparameters.ppo import PAPER, STANDARD_IMAGES, PpoHyperparameters
 from shared.policy.blocks import CONV_NETWORKS, ConvNetworkName
 from shared.policy.fragment_sampler import FragmentSampler
+from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import load_policy
-from shared.policy.spec import PolicyError
 from tests.learning.networks.test_mlp_network import FixedGradients
 
 DISCRETE, CONTINUOUS = DiscreteActionSpec(n=6), ContinuousActionSpec(low=(-1, -1), high=(1, 1))

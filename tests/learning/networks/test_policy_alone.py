@@ -8,8 +8,9 @@ import torch
 
 from learning.networks.policy_alone import PolicyAlone
 from shared.policy.blocks import dense_blocks, image_blocks
+from shared.policy.head import Head
 from shared.policy.numpy_network import NumpyNetwork
-from shared.policy.spec import Head, PolicySpec
+from shared.policy.spec import PolicySpec
 from tests.shared.policy.torch_blocks import arrays_of, torch_network
 
 FREE = Head(distribution="gaussian", log_std="free", size=3)

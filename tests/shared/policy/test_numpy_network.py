@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from shared.policy.blocks import CONV_NETWORKS, ConvNetworkName, dense_blocks, image_blocks
+from shared.policy.head import Head
 from shared.policy.numpy_network import NumpyNetwork
-from shared.policy.spec import Head, NetworkName, PolicySpec
+from shared.policy.spec import NetworkName, PolicySpec
 from tests.shared.policy.torch_blocks import arrays_of, torch_network
 
 IMAGES = [(4, 84, 84), (3, 84, 84), (1, 50, 41), (3, 96, 80)]

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from shared.contracts.environment_spec import ContinuousActionSpec, DiscreteActionSpec
 from shared.policy.fragment_sampler import FragmentSampler
+from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, halved, load_policy, with_actions
-from shared.policy.spec import POLICY_FORMAT, PolicyError
+from shared.policy.spec import POLICY_FORMAT
 from shared.trajectory import codec
 
 Kind = Literal["state_dependent", "free", "none"]

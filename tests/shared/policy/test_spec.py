@@ -13,7 +13,8 @@ from shared.contracts.environment_spec import (
 )
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.blocks import dense_blocks
-from shared.policy.spec import Head, PolicyError, PolicySpec
+from shared.policy.head import Head, PolicyError
+from shared.policy.spec import PolicySpec
 
 RULES = {
     "plain": PpoHyperparameters(hidden_sizes=(8,)),

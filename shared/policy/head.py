@@ -1,0 +1,121 @@
+"""What a policy's last outputs are: the distribution of an action. Nothing here needs NumPy."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Self, TypeVar, get_args
+
+from shared.contracts.environment_spec import (
+    ActionSpec,
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+)
+from shared.hyperparameters.common import CommonHyperparameters, Hyperparameters
+
+MAX_CHOICES = 256
+"""Most choices that an action may consist of."""
+
+DistributionName = Literal["gaussian", "squashed_gaussian", "categorical", "multi_categorical"]
+Sampling = Literal["policy", "uniform"]
+LogStd = Literal["state_dependent", "free", "none"]
+KINDS: dict[str, tuple[DistributionName, LogStd]] = {
+    "gaussian/state_dependent": ("gaussian", "state_dependent"),
+    "gaussian/free": ("gaussian", "free"),
+    "squashed_gaussian/state_dependent": ("squashed_gaussian", "state_dependent"),
+    "categorical/none": ("categorical", "none"),
+    "multi_categorical/none": ("multi_categorical", "none"),
+}
+_CHOICES = re.compile(rf"[1-9][0-9]{{0,5}}(,[1-9][0-9]{{0,5}}){{0,{MAX_CHOICES - 1}}}")
+
+T = TypeVar("T", bound=str)
+
+
+class PolicyError(ValueError):
+    """Arrays and metadata that make no policy; the message names the offending one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """How a network's outputs are an action's distribution.
+
+    `gaussian`: means, then log-standard deviations that are outputs, too, or a free vector;
+    `squashed_gaussian`: means, then what gives the deviations, as
+    `shared.policy.squashed_gaussian` reads it; `categorical`: logits of one choice;
+    `multi_categorical`: those of several, side by side.
+    """
+
+    distribution: DistributionName
+    log_std: LogStd = "none"
+    size: int = 0
+    """Numbers of a continuous action, A."""
+    num_choices: tuple[int, ...] = ()
+    """Of each choice."""
+    sampling: Sampling = "policy"
+    """With `uniform` squashed actions are drawn from [-1, 1], whatever the network says."""
+
+    @classmethod
+    def of(cls, action: ActionSpec, rule: Hyperparameters) -> Self:
+        """Return the head for an environment's actions."""
+        if isinstance(action, ContinuousActionSpec):
+            size = len(action.low)
+            if isinstance(rule, CommonHyperparameters):
+                return cls(distribution="gaussian", log_std=rule.log_std, size=size)
+            return cls(distribution="squashed_gaussian", log_std="state_dependent", size=size)
+        if isinstance(action, DiscreteActionSpec):
+            return cls(distribution="categorical", num_choices=(action.n,))
+        return cls(distribution="multi_categorical", num_choices=action.num_choices)
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, str], num_outputs: int) -> Self:
+        """Return the head that a published policy has.
+
+        Raises:
+            PolicyError: The metadata says none that fits so many outputs.
+        """
+        kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
+        if kind not in KINDS:
+            raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {[*KINDS]}")
+        distribution, log_std = KINDS[kind]
+        if log_std != "none":
+            if log_std == "state_dependent" and num_outputs % 2:
+                raise PolicyError(f"{num_outputs} outputs cannot be split into mean and log_std")
+            size = num_outputs if log_std == "free" else num_outputs // 2
+            said = {"sampling": "policy", **metadata}
+            sampling: Sampling = "policy"
+            if distribution == "squashed_gaussian":
+                sampling = expect(said, "sampling", get_args(Sampling))
+            return cls(distribution=distribution, log_std=log_std, size=size, sampling=sampling)
+        text = metadata.get("num_choices", "") if distribution != "categorical" else ""
+        choices = tuple(int(part) for part in text.split(",")) if _CHOICES.fullmatch(text) else ()
+        if distribution == "categorical":
+            choices = (num_outputs,)
+        if not choices or sum(choices) != num_outputs:
+            raise PolicyError(
+                f"num_choices is {text!r:.80}, expected whole numbers from 1 with commas between "
+                f"them that add up to the {num_outputs} outputs"
+            )
+        return cls(distribution=distribution, num_choices=choices)
+
+    @property
+    def num_outputs(self) -> int:
+        """Outputs of the network."""
+        return sum(self.num_choices) or self.size * (2 if self.log_std == "state_dependent" else 1)
+
+    def metadata(self) -> dict[str, str]:
+        """Return what a published policy says of it."""
+        said: dict[str, str] = {"distribution": self.distribution, "log_std": self.log_std}
+        if self.sampling != "policy":
+            said["sampling"] = self.sampling
+        if self.distribution == "multi_categorical":
+            said["num_choices"] = ",".join(map(str, self.num_choices))
+        return said
+
+
+def expect(metadata: Mapping[str, str], field: str, allowed: tuple[T, ...]) -> T:
+    """Return the one of the allowed values that the metadata says."""
+    value = metadata.get(field)
+    for each in allowed:
+        if each == value:
+            return each
+    wanted = repr(allowed[0]) if len(allowed) == 1 else f"one of {allowed}"
+    raise PolicyError(f"{field} is {value!r:.80}, expected {wanted}")
