@@ -84,7 +84,9 @@ def run(
         list[str] | None,
         _job("--set", metavar="PATH=VALUE", help="A field that all jobs have; repeatable."),
     ] = None,
-    algorithm: Annotated[str | None, _job(metavar="ppo|impact|impala", help="Of all jobs.")] = None,
+    algorithm: Annotated[
+        str | None, _job(metavar="ppo|impact|impala|sac", help="Of all jobs.")
+    ] = None,
     preset: Annotated[str | None, _job(metavar="paper|standard", help="Of all jobs.")] = None,
     name: Annotated[str | None, _job(help="What to call the sweep.")] = None,
     search: Annotated[
