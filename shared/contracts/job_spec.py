@@ -273,8 +273,9 @@ class JobSpec(EnvironmentRef):
     @property
     def environment_ref(self) -> EnvironmentRef:
         """The environment alone, as tasks name it."""
+        # Rules that came after the job was submitted must not keep its actors from starting.
         return EnvironmentRef.model_validate(
-            {name: getattr(self, name) for name in EnvironmentRef.model_fields}
+            {name: getattr(self, name) for name in EnvironmentRef.model_fields}, context=READ_BACK
         )
 
     def resolved(self) -> Self:

@@ -131,7 +131,7 @@ class OwnRollouts:
         if missing is None:
             answered = self._answered(plan)
             wanted = [each for each in wanted if each not in answered]
-        tasks = rollout_tasks(
+        made = rollout_tasks(
             self._job,
             plan,
             lease_id=self._lease_id,
@@ -141,7 +141,7 @@ class OwnRollouts:
         with self._lock:
             self._tallies.setdefault(plan.round, _Tally(time.monotonic()))
         # As often as a function's, a task may run twice before the deadline.
-        self._actors.submit(tasks, self._ended, limit_s=max(1.0, plan.deadline_s / 2.0))
+        self._actors.submit([*made], self._ended, limit_s=max(1.0, plan.deadline_s / 2.0))
 
     def work(self, round_index: int) -> OwnWork | None:
         """Return what a round that is over did here, and forget it; None if nothing."""

@@ -175,7 +175,7 @@ class GradientService:
             asked.room -= num_calls
             flight = self._flights.expect(key, num_calls, closed=False)
             order = CallsOrder(key=key, request=request, deadline_at=self.now() + deadline_s)
-            self._flights.launch(flight, order.tasks, until=math.inf)
+            self._flights.launch(flight, order.tasks, num_tasks=num_calls, until=math.inf)
         return GradientGrant(request=number, granted=True, deadline_s=deadline_s)
 
     async def _reserve(self, turn: Turn, key: AttemptKey, asked: _Asked, at_least: int) -> str:

@@ -30,7 +30,9 @@ from services.scaler.jobs.network_size import (
     function_errors,
     network_errors,
 )
+from services.scaler.launching.invoker import MAX_EVENT_BYTES
 from services.scaler.launching.lambda_function import LambdaApiError
+from services.scaler.launching.orders import longest_event_bytes
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
 from services.scaler.off_loop import OffLoop
@@ -48,8 +50,6 @@ from shared.contracts.problem import FieldError
 from shared.deployment.machines import GPU_QUOTA
 
 _MB = 1024 * 1024
-_MAX_ENVIRONMENT_BYTES = 3000
-"""What a 4 KB event has left for keyword arguments and wrappers, all else at its longest."""
 _MORE_CONCURRENCY = "raise what the actor function has reserved, or the Lambda quota"
 _NO_GPU = (
     "this deployment has no learner with a GPU: set learner to cpu. Or raise the quota 'Running "
@@ -207,15 +207,13 @@ def learner_in(spec: JobSpec, environment: EnvironmentSpec) -> LearnerKind:
 
 
 def _event_errors(spec: JobSpec) -> Iterator[FieldError]:
-    wrappers = [wrapper.model_dump() for wrapper in spec.wrappers]
-    sizes = {
-        "env_kwargs": len(json.dumps(spec.env_kwargs)),
-        "wrappers": len(json.dumps(wrappers)),
-    }
-    size = sum(sizes.values())
-    if size > _MAX_ENVIRONMENT_BYTES:
+    size = longest_event_bytes(spec.environment_ref)
+    if size > MAX_EVENT_BYTES:
+        parts = spec.environment_ref.model_dump(exclude={"env_id"})
+        sizes = {name: len(json.dumps(value)) for name, value in parts.items()}
         message = (
-            f"{size} bytes as JSON, at most {_MAX_ENVIRONMENT_BYTES} fit into an actor's event"
+            f"with it an actor's event may have {size} bytes, at most {MAX_EVENT_BYTES} fit; "
+            f"shorten it by {size - MAX_EVENT_BYTES}"
         )
         yield FieldError(field=max(sizes, key=sizes.__getitem__), message=message)
 

@@ -12,7 +12,7 @@ One asyncio task runs what is launched at a time: invoke all, tell of those that
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
@@ -116,14 +116,20 @@ class Flights(Generic[T, R]):
         return flight
 
     def launch(
-        self, flight: Flight[T, R], tasks: Callable[[], Sequence[T]], *, until: float
+        self,
+        flight: Flight[T, R],
+        tasks: Callable[[], Iterable[T]],
+        *,
+        num_tasks: int,
+        until: float,
     ) -> None:
         """Run tasks that are expected, as long as they are wanted, and until a time.
 
-        They are made when the loop turns to them: whoever launches answers first.
+        They are made when the loop turns to them: whoever launches answers first. Whatever goes
+        wrong then, each of them counts as ended: what never does keeps its money reserved.
         """
         awaited = Awaited(until=until, wanted=lambda: flight.wanted, on_retry=flight.retried)
-        self._begin(self._fly(flight, tasks, awaited))
+        self._begin(self._fly(flight, tasks, num_tasks, awaited))
 
     def close(self, flights: Iterable[Flight[T, R]]) -> None:
         """Let no more tasks into flights; `catch_up` books those that have landed with it."""
@@ -170,13 +176,48 @@ class Flights(Generic[T, R]):
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOG.error("a flight's task broke", exc_info=error)
 
     async def _fly(
-        self, flight: Flight[T, R], tasks: Callable[[], Sequence[T]], awaited: Awaited
+        self,
+        flight: Flight[T, R],
+        tasks: Callable[[], Iterable[T]],
+        num_tasks: int,
+        awaited: Awaited,
     ) -> None:
-        await self._invoker.run(tasks(), partial(self._end, flight), awaited)
+        made: list[T] = []
+
+        def making() -> Iterator[T]:
+            for task in tasks():
+                made.append(task)
+                yield task
+
+        try:
+            await self._invoker.run(making(), partial(self._end, flight), awaited)
+        except Exception as error:
+            job_id, round_index, attempt, _ = flight.key
+            of = {"job": job_id, "round": round_index, "attempt": attempt}
+            _LOG.exception("launch broke", extra=of)
+            await self._give_up(flight, made, f"the launch broke: {type(error).__name__}: {error}")
+            # Those that could not be made have no names to be told by.
+            flight.num_tasks -= num_tasks - len(made)
         await self._land(flight)
+
+    async def _give_up(self, flight: Flight[T, R], made: Iterable[T], reason: str) -> None:
+        """End, at no cost, those of a launch that have not ended; nothing of it runs any more."""
+        flight.latest_failure = reason
+        ended = {id(outcome.task) for outcome, _ in flight.ended}
+        for task in made:
+            if id(task) not in ended:
+                try:
+                    await self._end(flight, TaskOutcome(task=task, reason=reason))
+                except Exception:
+                    _LOG.exception("outcome not told", extra={"job": flight.key[0]})
 
     async def _end(self, flight: Flight[T, R], outcome: TaskOutcome[T, R]) -> None:
         try:
@@ -217,12 +258,14 @@ class Flights(Generic[T, R]):
     async def _try_again(self) -> None:
         """Book what was refused, one try after another, until nothing is."""
         pause_s = _FIRST_PAUSE_S
-        while True:
-            open_still = await self._invoker.pause(pause_s)
-            for flight in [*self._flights.values()]:
-                if flight.refused and not flight.booking:
-                    await self._try_to_book(flight)
-            if not open_still or not any(flight.refused for flight in self._flights.values()):
-                self._trying = False
-                return
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        try:
+            while True:
+                open_still = await self._invoker.pause(pause_s)
+                for flight in [*self._flights.values()]:
+                    if flight.refused and not flight.booking:
+                        await self._try_to_book(flight)
+                if not open_still or not any(flight.refused for flight in self._flights.values()):
+                    return
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        finally:
+            self._trying = False

@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
@@ -33,7 +33,7 @@ _KEPT_S = 300.0
 """How long Lambda keeps an idle environment, at least in most cases."""
 MAX_EVENT_BYTES = 4096
 _AT_ONCE = 16
-"""Tasks that begin before the loop turns to other work: some 5 ms."""
+"""Tasks that are made and begin before the loop turns to other work: some 5 ms."""
 _FINAL = frozenset({"throttled", "waking", "refused", "unreachable"})
 """Kinds of executions that are not issued again: the patience they get is used up."""
 
@@ -163,20 +163,25 @@ class Invoker(Generic[T, R]):
 
     async def run(
         self,
-        tasks: Sequence[T],
+        tasks: Iterable[T],
         on_outcome: Callable[[TaskOutcome[T, R]], Awaitable[None]],
         awaited: Awaited = _ALWAYS,
     ) -> None:
         """Run every task, telling of each as it ends, in any order; return when all have.
 
-        What has not started when the invoker is closed is not told of.
+        What has not started when the invoker is closed is not told of. Whatever raises, be it the
+        making of a task, does so when all that began have ended.
         """
-        events = [_event(task) for task in tasks]
-        async with asyncio.TaskGroup() as group:
-            for number, (task, event) in enumerate(zip(tasks, events, strict=True), 1):
-                group.create_task(self._run_one(task, event, on_outcome, awaited))
-                if number % _AT_ONCE == 0:
+        running: list[asyncio.Task[None]] = []
+        try:
+            for task in tasks:
+                running.append(asyncio.ensure_future(self._run_one(task, on_outcome, awaited)))
+                if len(running) % _AT_ONCE == 0:
                     await asyncio.sleep(0)
+        finally:
+            failures = await _failures(running)
+        if failures:
+            raise failures[0]
 
     async def ping(self, num: int, hold_s: float, on_end: Callable[[Execution], None]) -> None:
         """Hold so many environments for a moment, all at a time, telling of each.
@@ -184,9 +189,9 @@ class Invoker(Generic[T, R]):
         Nothing is tried again: the next ping comes soon.
         """
         payload = PingTask(hold_s=hold_s).model_dump_json().encode()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(num):
-                group.create_task(self._ping_one(payload, on_end))
+        pings = (self._ping_one(payload, on_end) for _ in range(num))
+        for error in await _failures([asyncio.ensure_future(ping) for ping in pings]):
+            _LOG.error("ping broke", exc_info=error)
 
     async def pause(self, seconds: float) -> bool:
         """Wait; return False, and at once, when the invoker is closed."""
@@ -213,7 +218,6 @@ class Invoker(Generic[T, R]):
     async def _run_one(
         self,
         task: T,
-        event: bytes,
         on_outcome: Callable[[TaskOutcome[T, R]], Awaitable[None]],
         awaited: Awaited,
     ) -> None:
@@ -222,7 +226,7 @@ class Invoker(Generic[T, R]):
             return
         try:
             await self.pause(starts_in_s)
-            await on_outcome(await self._outcome(task, event, awaited))
+            await on_outcome(await self._outcome(task, awaited))
         except Exception:
             _LOG.exception("outcome lost", extra=self._kind.identity(task))
         finally:
@@ -271,8 +275,12 @@ class Invoker(Generic[T, R]):
         limit = self._limit()
         return self._running < self._most and (limit is None or self._running < max(1, limit))
 
-    async def _outcome(self, task: T, event: bytes, awaited: Awaited) -> TaskOutcome[T, R]:
+    async def _outcome(self, task: T, awaited: Awaited) -> TaskOutcome[T, R]:
         """Run a task whatever happens: a round whose actors do not all end is never settled."""
+        try:
+            event = _event(task)
+        except ValueError as error:
+            return TaskOutcome(task=task, reason=str(error))
         try:
             return await self._run(task, event, awaited)
         except Exception as error:
@@ -386,10 +394,17 @@ class Invoker(Generic[T, R]):
 ActorInvoker = Invoker[RolloutTask, ActorReport]
 
 
+async def _failures(running: Sequence[asyncio.Task[None]]) -> list[Exception]:
+    """Wait for all, and return what they raised: one that fails ends no other."""
+    ended = await asyncio.gather(*running, return_exceptions=True)
+    return [error for error in ended if isinstance(error, Exception)]
+
+
 def _event(task: Message) -> bytes:
     payload = task.model_dump_json().encode()
     if len(payload) > MAX_EVENT_BYTES:
         raise ValueError(
-            f"an event has {len(payload)} bytes, at most {MAX_EVENT_BYTES} fit; shorten env_kwargs"
+            f"its event has {len(payload)} bytes, at most {MAX_EVENT_BYTES} fit; "
+            "shorten env_kwargs, wrappers or env_variables"
         )
     return payload

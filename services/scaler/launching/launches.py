@@ -57,20 +57,20 @@ class Launches:
         self.in_use = InUse()
         """Environments that were under way, on the clock `time.monotonic`."""
         self.lanes = Lanes()
+        self.metrics.in_flight.set_function(self.in_flight)
 
     def expect(self, order: LaunchOrder) -> None:
         """Count a plan's actors as in flight from the moment it is decided."""
         flight = self.flights.expect(order.key, order.num_invocations, closed=True)
         self.lanes.begin(order, flight.decided_at)
         self.in_use.note(self.in_flight(), time.monotonic())
-        self.metrics.in_flight.inc(order.num_invocations)
 
     def launch(self, order: LaunchOrder) -> None:
         """Invoke every actor of an expected plan."""
         flight = self.flights.get(order.key)
         if flight is not None:
             until = flight.decided_at + order.plan.deadline_s
-            self.flights.launch(flight, order.tasks, until=until)
+            self.flights.launch(flight, order.tasks, num_tasks=order.num_invocations, until=until)
 
     def so_far(self, key: AttemptKey) -> LaunchCounts | None:
         """Return what has become of a launch so far; None when it is not in flight."""
@@ -128,7 +128,6 @@ class Launches:
 
     async def _ended(self, flight: RolloutFlight, outcome: RolloutOutcome) -> None:
         now, metrics = time.perf_counter(), self.metrics
-        metrics.in_flight.dec()
         metrics.throttles.inc(outcome.throttled)
         kind = "failed" if outcome.report is None else outcome.report.outcome
         metrics.invocations.labels(outcome=kind).inc()

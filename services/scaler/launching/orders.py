@@ -1,9 +1,11 @@
 """What a stored plan launches."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
 from services.scaler.book.records import AttemptKey, PlannedAttempt
+from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import RoundPlan
@@ -47,8 +49,8 @@ class LaunchOrder:
         """Actors and evaluation episodes together."""
         return len(self.samples) + len(self.evaluations)
 
-    def tasks(self) -> list[RolloutTask]:
-        """Return the Lambda events, rollouts first: the learner waits for those."""
+    def tasks(self) -> Iterator[RolloutTask]:
+        """Yield the Lambda events, rollouts first: the learner waits for those."""
         return rollout_tasks(
             self.job,
             self.plan,
@@ -56,3 +58,25 @@ class LaunchOrder:
             samples=self.samples,
             evaluations=self.evaluations,
         )
+
+
+def longest_event_bytes(env: EnvironmentRef) -> int:
+    """Return the size of an actor's event with this environment, all else at its longest."""
+    most = 2**63 - 1
+    task = RolloutTask(
+        mode="evaluate",
+        job_id="j" * 63,
+        round=most,
+        attempt=most,
+        actor_index=most,
+        policy_version=most,
+        lease_hash="h" * 64,
+        env=env,
+        steps=most,
+        num_envs=most,
+        horizon=most,
+        discount=1.2345678901234567e-100,
+        replay_steps=most,
+        seed=most,
+    )
+    return len(task.model_dump_json().encode())

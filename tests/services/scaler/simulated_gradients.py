@@ -1,7 +1,7 @@
 """Whole jobs whose gradients functions compute, on the simulated clock; the scaler may restart."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from services.scaler.gradients.calls import GradientOutcome
 from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
@@ -31,7 +31,7 @@ class ChanceGradients(Invoker[GradientTask, GradientReport]):
 
     async def run(
         self,
-        tasks: Sequence[GradientTask],
+        tasks: Iterable[GradientTask],
         on_outcome: Callable[[GradientOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:

@@ -5,7 +5,7 @@ import math
 import random
 import shutil
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
@@ -88,7 +88,7 @@ class ChanceInvoker(ActorInvoker):
 
     async def run(
         self,
-        tasks: Sequence[RolloutTask],
+        tasks: Iterable[RolloutTask],
         on_outcome: Callable[[RolloutOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:

@@ -1,7 +1,7 @@
 """Requests for gradients: launched once, paid for before, booked when all has ended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,13 @@ class HeldInvoker(Invoker[GradientTask, GradientReport]):
 
     async def run(
         self,
-        tasks: Sequence[GradientTask],
+        tasks: Iterable[GradientTask],
         on_outcome: Callable[[GradientOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:
-        ends = [Told(on_outcome) for _ in tasks]
-        self.tasks += tasks
+        begun = [*tasks]
+        ends = [Told(on_outcome) for _ in begun]
+        self.tasks += begun
         self._ends += ends
         await asyncio.gather(*(end.heard() for end in ends))
 

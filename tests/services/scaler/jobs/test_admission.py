@@ -151,45 +151,49 @@ async def test_256_environments_are_known_and_the_oldest_makes_room_for_another(
     assert len(lambdas.events) == 257
 
 
-async def test_keyword_arguments_and_wrappers_have_3000_bytes_between_them(
-    catalogue: EnvironmentCatalogue,
-) -> None:
-    wrapper = {"name": "TimeAwareObservation", "kwargs": {}}
-    for wrappers in ([], [wrapper]):
-        most = 3000 - len(json.dumps(wrappers))
-        spec = {"wrappers": wrappers, "env_kwargs": kwargs_of(most)}
-        assert await admission(catalogue).admit(JobSpec.model_validate(spec), PRICING) == HOPPER
-        spec["env_kwargs"] = kwargs_of(most + 1)
-        told = await refused(admission(catalogue), JobSpec.model_validate(spec))
-        assert told.keys() == {"env_kwargs"}
-        assert told["env_kwargs"].startswith("3001 bytes as JSON, at most 3000 fit")
-
-
-async def test_wrappers_are_named_where_they_are_the_larger_part(
-    catalogue: EnvironmentCatalogue,
-) -> None:
-    wrapper = {"name": "TimeAwareObservation", "kwargs": kwargs_of(2900)}
-    spec = {"wrappers": [wrapper], "env_kwargs": kwargs_of(250)}
-    assert (await refused(admission(catalogue), JobSpec.model_validate(spec))).keys() == {
-        "wrappers"
-    }
-
-
-def test_the_largest_environment_fits_into_an_event_of_the_longest_names() -> None:
-    task = RolloutTask(
+def largest_task(spec: JobSpec) -> RolloutTask:
+    """Return a job's task with names and numbers as long as any."""
+    most = 2**63 - 1
+    return RolloutTask(
         mode="evaluate",
         job_id="j" * 63,
-        round=2**63 - 1,
-        attempt=2**63 - 1,
-        actor_index=2**63 - 1,
-        policy_version=2**63 - 1,
+        round=most,
+        attempt=most,
+        actor_index=most,
+        policy_version=most,
         lease_hash="t" * 64,
-        env=EnvironmentRef(env_id="E" * 128, env_kwargs=dict(kwargs_of(2998))),
-        steps=65536,
-        num_envs=64,
-        seed=2**63 - 1,
+        env=spec.environment_ref,
+        steps=most,
+        num_envs=most,
+        horizon=most,
+        discount=1.2345678901234567e-123,
+        replay_steps=most,
+        seed=most,
     )
-    assert len(task.model_dump_json()) <= MAX_EVENT_BYTES
+
+
+@pytest.mark.parametrize("largest", ["env_kwargs", "wrappers", "env_variables"])
+async def test_what_an_actors_event_just_holds_is_admitted_and_one_byte_more_refused(
+    catalogue: EnvironmentCatalogue, largest: str
+) -> None:
+    parts: dict[str, object] = {
+        "env_kwargs": kwargs_of(2800),
+        "wrappers": [{"name": "TimeAwareObservation", "kwargs": kwargs_of(2800)}],
+        "env_variables": {f"SIMULATOR_{i}": "x" * 200 for i in range(13)},
+    }
+
+    def spec(more: int) -> JobSpec:
+        made: dict[str, object] = {"env_kwargs": {}} | {largest: parts[largest]}
+        kwargs = made["env_kwargs"]
+        assert isinstance(kwargs, dict)
+        padding = {f"more_{i}": "x" * min(max(more - 250 * i, 0), 250) for i in range(4)}
+        return JobSpec.model_validate({**made, "env_kwargs": {**kwargs, **padding}})
+
+    most = MAX_EVENT_BYTES - len(largest_task(spec(0)).model_dump_json().encode())
+    assert await admission(catalogue).admit(spec(most), PRICING) == HOPPER
+    told = await refused(admission(catalogue), spec(most + 1))
+    assert told.keys() == {largest}
+    assert told[largest].endswith("at most 4096 fit; shorten it by 1")
 
 
 @pytest.mark.parametrize(

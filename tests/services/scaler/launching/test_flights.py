@@ -1,7 +1,7 @@
 """Flights that the book refuses: booked again, each for itself, until it takes them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 import pytest
 
@@ -36,7 +36,7 @@ class Clockwork(Invoker[GradientTask, GradientReport]):
 
     async def run(
         self,
-        tasks: Sequence[GradientTask],
+        tasks: Iterable[GradientTask],
         on_outcome: Callable[[TaskOutcome[GradientTask, GradientReport]], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:
@@ -105,7 +105,7 @@ def launch(
     number: int,
 ) -> None:
     async def begin() -> None:
-        flights.launch(flight, lambda: [TASK] * number, until=1.0)
+        flights.launch(flight, lambda: [TASK] * number, num_tasks=number, until=1.0)
 
     do(begin())
 
@@ -149,6 +149,32 @@ def test_an_outcome_counts_though_whoever_is_told_of_it_fails() -> None:
     launch(flights, flight, 1)
     clock.ends[0].tell(TaskOutcome(task=TASK))
     settle()
+    assert (booked, flights.in_flight(), flights.get(ONE)) == ([ONE], 0, None)
+
+
+def test_a_launch_that_breaks_is_told_with_its_reason_costs_nothing_and_is_booked() -> None:
+    told, booked = list[TaskOutcome[GradientTask, GradientReport]](), list[AttemptKey]()
+
+    async def tell(_flight: object, outcome: TaskOutcome[GradientTask, GradientReport]) -> None:
+        told.append(outcome)
+
+    async def book(flight: Flight[GradientTask, GradientReport]) -> None:
+        booked.append(flight.key)
+
+    def tasks() -> Iterator[GradientTask]:
+        yield TASK
+        raise KeyError("a surprise")
+
+    flights: Flights[GradientTask, GradientReport] = Flights(Clockwork(), on_ended=tell, book=book)
+    flight = flights.expect(ONE, 3, closed=True)
+
+    async def begin() -> None:
+        flights.launch(flight, tasks, num_tasks=3, until=1.0)
+
+    do(begin())
+    (outcome,) = told
+    assert (outcome.task, outcome.requests, outcome.billed_s) == (TASK, 0, ())
+    assert "KeyError" in outcome.reason
     assert (booked, flights.in_flight(), flights.get(ONE)) == ([ONE], 0, None)
 
 

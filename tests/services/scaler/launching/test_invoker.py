@@ -8,7 +8,7 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
@@ -23,7 +23,7 @@ from services.scaler.launching.invoker import (
     RetryRule,
     RolloutOutcome,
 )
-from services.scaler.launching.lambda_function import LambdaFunction
+from services.scaler.launching.lambda_function import Execution, LambdaFunction
 from services.scaler.settings import Settings
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
@@ -96,12 +96,15 @@ class Running:
         self._loop, self._invoker = loop, invoker
 
     def submit(
-        self, tasks: list[RolloutTask], sink: Sink, awaited: Awaited = _ALWAYS
+        self, tasks: Iterable[RolloutTask], sink: Sink, awaited: Awaited = _ALWAYS
     ) -> concurrent.futures.Future[None]:
         async def told(outcome: RolloutOutcome) -> None:
             sink(outcome)
 
         return self._begin(self._invoker.run(tasks, told, awaited))
+
+    def ping(self, num: int, on_end: Callable[[Execution], None]) -> None:
+        self._begin(self._invoker.ping(num, 0.0, on_end)).result(10)
 
     def pause(self, seconds: float) -> concurrent.futures.Future[bool]:
         return self._begin(self._invoker.pause(seconds))
@@ -441,12 +444,44 @@ def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(
     assert len(lambdas.events) == 1
 
 
-def test_an_event_that_does_not_fit_is_refused_before_anything_is_launched(
+def test_a_task_that_fits_into_no_event_fails_at_no_cost_and_keeps_no_other(
     invoker: Running, lambdas: LambdaEndpoint
 ) -> None:
-    with pytest.raises(ValueError, match=r"at most 4096 fit.*env_kwargs"):
-        invoker.submit([task(0, **{f"text{i}": "x" * 250 for i in range(20)})], Sink()).result(10)
-    assert lambdas.events == []
+    sink = Sink()
+    invoker.submit([task(0, **{f"text{i}": "x" * 250 for i in range(20)}), task(1)], sink)
+    large, other = sink.wait(2)
+    assert (large.report, large.requests, large.billed_s) == (None, 0, ())
+    assert "at most 4096 fit; shorten env_kwargs" in large.reason
+    assert other.report is not None
+    assert len(lambdas.events) == 1
+
+
+def test_a_task_that_cannot_be_made_is_told_of_when_those_before_it_have_ended(
+    invoker: Running,
+) -> None:
+    def tasks() -> Iterator[RolloutTask]:
+        yield task(0)
+        raise KeyError("a surprise")
+
+    sink = Sink()
+    with pytest.raises(KeyError):
+        invoker.submit(tasks(), sink).result(10)
+    assert [outcome.report is not None for outcome in sink.outcomes] == [True]
+
+
+@pytest.mark.parametrize("broken", [0, 2])
+def test_a_ping_that_breaks_ends_no_other(
+    invoker: Running, lambdas: LambdaEndpoint, broken: int
+) -> None:
+    ended: list[Execution] = []
+
+    def tell(execution: Execution) -> None:
+        ended.append(execution)
+        if len(ended) <= broken:
+            raise KeyError("a surprise")
+
+    invoker.ping(3, tell)
+    assert (len(ended), len(lambdas.events)) == (3, 3)
 
 
 def test_an_invocation_that_breaks_unexpectedly_is_an_outcome_billed_at_its_worst(

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +41,7 @@ def order(num_actors: int) -> LaunchOrder:
 
 def test_tasks_name_the_tenure_their_policy_was_published_under_and_not_the_lease() -> None:
     ours, again, another = (
-        replace(order(2), lease_id=lease_id, evaluations=(0,)).tasks()
+        [*replace(order(2), lease_id=lease_id, evaluations=(0,)).tasks()]
         for lease_id in ("lease", "lease", "another lease")
     )
     assert [len(tasks) for tasks in (ours, another)] == [3, 3]
@@ -128,7 +128,7 @@ class Waiting(ActorInvoker):
 
     async def run(
         self,
-        tasks: Sequence[RolloutTask],
+        tasks: Iterable[RolloutTask],
         on_outcome: Callable[[RolloutOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:

@@ -8,7 +8,7 @@ happens once.
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,13 +55,13 @@ class Played(Invoker[RolloutTask, ActorReport]):
 
     async def run(
         self,
-        tasks: Sequence[RolloutTask],
+        tasks: Iterable[RolloutTask],
         on_outcome: Callable[[RolloutOutcome], Awaitable[None]],
         awaited: Awaited | None = None,
     ) -> None:
         ends = [(task, Told(on_outcome)) for task in tasks]
         self.flying += ends
-        self.launched.update((t.round, t.attempt, t.mode, t.actor_index) for t in tasks)
+        self.launched.update((t.round, t.attempt, t.mode, t.actor_index) for t, _ in ends)
         await asyncio.gather(*(end.heard() for _, end in ends))
 
     async def pause(self, seconds: float) -> bool:
