@@ -89,8 +89,8 @@ class SacSteps:
 
         entropy = -float(log_prob.detach().mean())
         # Of -log(temperature) * (log pi + target entropy), whose gradient that is.
-        missing = torch.tensor([entropy - self._rule.target_entropy * self.columns.action_size])
-        if self._apply("temperature", missing, missing[0]) is None or not (critic and policy):
+        surplus = torch.tensor([entropy - self._rule.target_entropy * self.columns.action_size])
+        if self._apply("temperature", surplus, surplus[0]) is None or not (critic and policy):
             return None
         nets.targets.flat.lerp_(nets.critics.flat, self._rule.target_rate)
         return {
