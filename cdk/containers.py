@@ -44,16 +44,17 @@ def service_image(
     config: NitroConfig,
     build_args: dict[str, str] | None = None,
     on_gpu: bool = False,
+    runs_actors: bool = False,
 ) -> ecs.ContainerImage:
-    """Return the image of an ECS service; `build_args` go beside the configured ones.
+    """Return the image of an ECS task; `build_args` go beside the configured ones.
 
-    GPU machines have processors of their own.
+    GPU machines have processors of their own. What runs actors, too, has one's own environments.
     """
     return ecs.ContainerImage.from_asset(
         str(REPOSITORY),
         file=dockerfile,
         exclude=_all_but_copied(dockerfile),
-        build_args=_chosen(config) | (build_args or {}),
+        build_args=_chosen(config, *(_ACTORS_OWN if runs_actors else ())) | (build_args or {}),
         platform=_PLATFORMS["x86_64" if on_gpu else config.architecture],
     )
 

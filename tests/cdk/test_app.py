@@ -22,7 +22,8 @@ _DOCKERFILES = {
         *("constraints.txt", "containers", "environments", "functions", "learning", "shared"),
     },
     "services/learner/Dockerfile": {
-        *("constraints.txt", "containers", "learning", "pyproject.toml", "services", "shared"),
+        *("constraints.txt", "containers", "environments", "functions", "learning"),
+        *("pyproject.toml", "services", "shared"),
     },
     "services/scaler/Dockerfile": {"containers", "services", "shared"},
 }

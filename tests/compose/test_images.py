@@ -19,10 +19,10 @@ ABSENT = {
     "actor": ("torch", "boto3", "fastapi", "matplotlib", "services", "nitro", "pip"),
     "scaler": ("torch", "gymnasium", "mujoco", "numpy", "services.learner", "functions", "pip"),
     "emulator": ("torch", "numpy", "redis", "shared.cache", "services.scaler", "functions", "pip"),
-    "learner": ("gymnasium", "mujoco", "services.scaler", "functions", "pip"),
+    "learner": ("services.scaler", "functions.gradient", "nitro", "pip"),
 }
 BUDGET_MB = {"actor": 450, "scaler": 250, "emulator": 250}
-LEARNER_CPU_MB = 1300
+LEARNER_CPU_MB = 1500
 
 
 def python(deployable: str, source: str) -> str:
