@@ -3,7 +3,9 @@
 Everything else it finds fails the synthesis.
 """
 
-from aws_cdk import Acknowledgment, CfnElement, Stack, Validations
+from collections.abc import Iterable
+
+from aws_cdk import Acknowledgment, CfnElement, Stack, Token, Validations
 from constructs import IConstruct
 
 from cdk.stores import RUNS_PREFIX, Stores
@@ -43,8 +45,8 @@ _REASONS = {
         "memory of all services are free metrics and on the dashboard.",
     },
     "GpuCapacity/Group": {
-        "AS3": "The group has no or one machine and follows the jobs; each start and end would be "
-        "a message, and the dead-man switch watches for the machine that stays.",
+        "AS3": "The group has a machine for each job that wants one and follows the jobs; each "
+        "start and end would be a message, and the dead-man switch watches for what stays.",
         "EC26": "The rule cannot read a launch template. The disk in ours is encrypted, which a "
         "test of the template asserts.",
     },
@@ -57,6 +59,9 @@ _REASONS = {
         "IAM5[Resource::*]": "lambda:GetAccountSettings knows no resource, ecs:ListTasks only "
         "the cluster that its condition names, and the four ssmmessages actions that port "
         "forwarding needs where there is no public endpoint know none either.",
+    },
+    "DeadMan/Role": {
+        "IAM5[Resource::*]": "ecs:ListTasks knows no resource; its condition names the cluster.",
     },
     "Actor/Role": _INTERFACES,
     "Gradient/Role": _INTERFACES,
@@ -74,16 +79,17 @@ _REASONS = {
 """By path of the construct and number of the rule."""
 
 
-def acknowledge_findings(stack: Stack, stores: Stores) -> None:
-    """Acknowledge, for the construct that has it, each finding that is meant to be."""
+def acknowledge_findings(stack: Stack, stores: Stores, families: Iterable[str]) -> None:
+    """Acknowledge, for the construct that has it, each finding that is meant to be.
+
+    `families` are those of the learners' tasks.
+    """
     for path, reasons in _REASONS.items():
         construct = _find(stack, path)
         if construct is not None:
             for rule, reason in reasons.items():
                 _acknowledge(construct, rule, reason)
-    bucket = stores.runs.node.default_child
-    assert isinstance(bucket, CfnElement)
-    objects = f"<{stack.get_logical_id(bucket)}.Arn>/{RUNS_PREFIX}/*"
+    objects = f"<{_logical_id(stack, stores.runs)}.Arn>/{RUNS_PREFIX}/*"
     for path in ("Scaler/Task/TaskRole", "CpuLearner/Task/TaskRole"):
         construct = _find(stack, path)
         if construct is not None:
@@ -92,6 +98,36 @@ def acknowledge_findings(stack: Stack, stores: Stores) -> None:
                 f"IAM5[Resource::{objects}]",
                 "The objects of all runs, which have no names yet; nothing else in the bucket.",
             )
+    cluster = _find(stack, "Cluster")
+    assert cluster is not None
+    where = [
+        f"<AWS::{name}>" if Token.is_unresolved(value) else value
+        for name, value in (("Region", stack.region), ("AccountId", stack.account))
+    ]
+    ecs = ":".join(["arn:<AWS::Partition>:ecs", *where])
+    tasks = f"{ecs}:task/<{_logical_id(stack, cluster)}>/*"
+    named = "Tasks of the stack's own cluster, which ECS names when they are run; no others."
+    for path in ("Scaler/Task/TaskRole", "DeadMan/Role"):
+        _acknowledge_resource(stack, path, tasks, named)
+    for family in families:
+        _acknowledge_resource(
+            stack,
+            "Scaler/Task/TaskRole",
+            f"{ecs}:task-definition/{family}:*",
+            "Every revision of a family of the stack's own: each deployment may make another one.",
+        )
+
+
+def _acknowledge_resource(stack: Stack, path: str, resource: str, reason: str) -> None:
+    construct = _find(stack, path)
+    assert construct is not None
+    _acknowledge(construct, f"IAM5[Resource::{resource}]", reason)
+
+
+def _logical_id(stack: Stack, construct: IConstruct) -> str:
+    resource = construct.node.default_child
+    assert isinstance(resource, CfnElement)
+    return str(stack.get_logical_id(resource))
 
 
 def _find(stack: Stack, path: str) -> IConstruct | None:

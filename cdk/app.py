@@ -57,7 +57,7 @@ def build_app(*, context: Mapping[str, object] | None = None, outdir: str | None
     )
     Tags.of(stack).add("nitro:stack", config.name)
     _warn(stack, config, region, learner_types)
-    acknowledge_findings(stack, stack.stores)
+    acknowledge_findings(stack, stack.stores, stack.families.values())
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     return app
 

@@ -14,6 +14,7 @@ import boto3
 _SERVICE = "AWS::ECS::Service"
 _CLUSTER = "AWS::ECS::Cluster"
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
+_DESCRIBED_AT_ONCE = 100
 _EVERY_S = 5.0
 _LONGEST_S = 900.0
 
@@ -30,8 +31,9 @@ def drain(
     until = time.monotonic() + _LONGEST_S
     told: list[str] = []
     while True:
-        # A scaler that is ending can turn a learner on once more, so every look turns all off.
-        left = _services_left(found, region) + _machines_left(found, region)
+        # A scaler that is ending can run one more learner, so every look turns all off.
+        left = _services_left(found, region) + _tasks_left(found, region)
+        left += _machines_left(found, region)
         if not left:
             return
         if left != told:
@@ -70,6 +72,29 @@ def _services_left(found: dict[str, list[str]], region: str | None) -> list[str]
             client.update_service(cluster=cluster, service=service["serviceName"], desiredCount=0)
         if service["desiredCount"] or service["runningCount"] or service["pendingCount"]:
             left.append(f"service {service['serviceName']}")
+    return left
+
+
+def _tasks_left(found: dict[str, list[str]], region: str | None) -> list[str]:
+    """Stop the cluster's tasks, which no service may have; return those that are still there."""
+    client = boto3.client("ecs", region_name=region)
+    left = []
+    for cluster in found[_CLUSTER]:
+        arns = [
+            arn
+            for status in ("RUNNING", "STOPPED")
+            for page in client.get_paginator("list_tasks").paginate(
+                cluster=cluster, desiredStatus=status
+            )
+            for arn in page["taskArns"]
+        ]
+        for first in range(0, len(arns), _DESCRIBED_AT_ONCE):
+            some = arns[first : first + _DESCRIBED_AT_ONCE]
+            for task in client.describe_tasks(cluster=cluster, tasks=some)["tasks"]:
+                if task["desiredStatus"] != "STOPPED":
+                    client.stop_task(cluster=cluster, task=task["taskArn"], reason="stack goes")
+                if task["lastStatus"] != "STOPPED":
+                    left.append(f"task {task['taskArn'].rpartition('/')[2]}")
     return left
 
 

@@ -19,7 +19,7 @@ from cdk.containers import REPOSITORY, actor_image
 from cdk.network import Network
 from cdk.stores import Stores, nitro_log_group
 from cdk.trajectory_cache import TrajectoryCache
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import MachineKind
 from shared.deployment.config import NitroConfig
 
 ALIAS = "live"
@@ -158,7 +158,7 @@ class DeadManSwitch(Construct):
         stores: Stores,
         actor: ActorFunction,
         cluster: ecs.ICluster,
-        learners: Mapping[LearnerKind, ecs.BaseService],
+        families: Mapping[MachineKind, str],
     ) -> None:
         super().__init__(scope, id)
         self.log_group = nitro_log_group(self, "Logs", config=config)
@@ -181,7 +181,7 @@ class DeadManSwitch(Construct):
                 "NITRO_TABLE": stores.jobs.table_name,
                 "NITRO_LAMBDA_FUNCTION": actor.function.function_name,
                 "NITRO_LAMBDA_QUALIFIER": ALIAS,
-                **learner_services(cluster, learners),
+                **learner_families(cluster, families),
             },
         )
         events.Rule(
@@ -193,13 +193,11 @@ class DeadManSwitch(Construct):
         )
 
 
-def learner_services(
-    cluster: ecs.ICluster, learners: Mapping[LearnerKind, ecs.BaseService]
-) -> dict[str, str]:
-    """Return the settings by which scaler and switch find the learners that there are."""
-    names = {"gpu": "NITRO_ECS_SERVICE", "cpu": "NITRO_ECS_CPU_SERVICE"}
-    services = {names[kind]: service.service_name for kind, service in learners.items()}
-    return {"NITRO_ECS_CLUSTER": cluster.cluster_name, **services}
+def learner_families(cluster: ecs.ICluster, families: Mapping[MachineKind, str]) -> dict[str, str]:
+    """Return the settings by which scaler and switch find the tasks of learners."""
+    names = {kind: f"NITRO_ECS_{kind.upper()}_FAMILY" for kind in families}
+    found = {names[kind]: family for kind, family in families.items()}
+    return {"NITRO_ECS_CLUSTER": cluster.cluster_name, **found}
 
 
 def _role(scope: Construct) -> iam.Role:

@@ -1,4 +1,4 @@
-"""The machine below the learner: none or one, the first GPU type of the list that can be had."""
+"""The machines below learners with a GPU: as many as there are, of the first type to be had."""
 
 import jsii
 from aws_cdk import aws_autoscaling as autoscaling
@@ -15,7 +15,7 @@ _DISK_MB_PER_S = 500
 
 
 class GpuCapacity(Construct):
-    """Launch template, group of at most one machine, and the capacity provider that runs it."""
+    """Launch template, group of machines, and the capacity provider that runs them."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class GpuCapacity(Construct):
             vpc=network.vpc,
             vpc_subnets=PUBLIC,
             min_capacity=0,
-            max_capacity=1,
+            max_capacity=config.most_gpu_learners,
             mixed_instances_policy=autoscaling.MixedInstancesPolicy(
                 launch_template=self._template(config, instance_types[0]),
                 launch_template_overrides=[

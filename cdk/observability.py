@@ -33,7 +33,7 @@ class Observability(Construct):
         config: NitroConfig,
         actor: lambda_.Alias,
         dead_man: DeadManSwitch,
-        services: Sequence[ecs.BaseService],
+        service: ecs.BaseService,
     ) -> None:
         super().__init__(scope, id)
         self._topic = self._alarm_topic(config)
@@ -77,7 +77,7 @@ class Observability(Construct):
                 when_silent=True,
             ),
         ]
-        self._dashboard(actor=actor, spill_over=spill_over, services=services, alarms=alarms)
+        self._dashboard(actor=actor, spill_over=spill_over, service=service, alarms=alarms)
         self._budget(config)
 
     def _alarm_topic(self, config: NitroConfig) -> sns.Topic | None:
@@ -140,7 +140,7 @@ class Observability(Construct):
         *,
         actor: lambda_.Alias,
         spill_over: cloudwatch.IMetric,
-        services: Sequence[ecs.BaseService],
+        service: ecs.BaseService,
         alarms: Sequence[cloudwatch.Alarm],
     ) -> None:
         concurrent = actor.metric("ConcurrentExecutions", statistic="Maximum", period=_MINUTE)
@@ -163,8 +163,8 @@ class Observability(Construct):
             ),
         )
         board.add_widgets(
-            _graph("CPU of the services, %", *(s.metric_cpu_utilization() for s in services)),
-            _graph("Memory of the services, %", *(s.metric_memory_utilization() for s in services)),
+            _graph("CPU of the scaler, %", service.metric_cpu_utilization()),
+            _graph("Memory of the scaler, %", service.metric_memory_utilization()),
         )
         board.add_widgets(
             cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=24, height=3)

@@ -1,6 +1,7 @@
 """The scaler: one small Fargate task, always on, found by name."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -16,12 +17,12 @@ from cdk.functions import (
     GRADIENT_TIMEOUT_S,
     ActorFunction,
     GradientFunction,
-    learner_services,
+    learner_families,
 )
-from cdk.network import Network
+from cdk.network import PUBLIC, Network
 from cdk.stores import Stores, nitro_log_group
 from cdk.trajectory_cache import TrajectoryCache
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import MachineKind
 from shared.deployment.config import NitroConfig
 from shared.money.prices import RETIRED_INSTANCES
 
@@ -33,6 +34,15 @@ _COLD_STARTS_PER_S = 100
 """All actors share one network interface, which loses connections when many open at once."""
 _SSM_FOLDERS = ("/var/lib/amazon", "/var/log/amazon")
 """Where Session Manager's agent writes; the rest of the file system stays read-only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerTasks:
+    """What the scaler runs for jobs."""
+
+    families: Mapping[MachineKind, str]
+    gpu_provider: str | None
+    """Capacity provider of the machines with a GPU; None where there are none."""
 
 
 class ScalerService(Construct):
@@ -52,7 +62,7 @@ class ScalerService(Construct):
         cache: TrajectoryCache,
         actor: ActorFunction,
         gradient: GradientFunction,
-        learners: Mapping[LearnerKind, ecs.BaseService],
+        learners: LearnerTasks,
         learner_log: logs.ILogGroup,
     ) -> None:
         super().__init__(scope, id)
@@ -76,7 +86,8 @@ class ScalerService(Construct):
             "NITRO_GRADIENT_FUNCTION": gradient.function.function_name,
             "NITRO_GRADIENT_MEMORY_MB": str(GRADIENT_MEMORY_MB),
             "NITRO_GRADIENT_TIMEOUT_S": str(GRADIENT_TIMEOUT_S),
-            **learner_services(cluster, learners),
+            **learner_families(cluster, learners.families),
+            **self._learner_tasks(config, network, learners),
             **_limits_and_prices(config, learner_types),
             **cache.environment("scaler"),
         }
@@ -106,6 +117,30 @@ class ScalerService(Construct):
         self.service.associate_cloud_map_service(
             service=self.discovery, container=self._container, container_port=PORT_NUMBER
         )
+
+    def _learner_tasks(
+        self, config: NitroConfig, network: Network, learners: LearnerTasks
+    ) -> dict[str, str]:
+        """Return the settings by which the scaler runs the tasks of learners."""
+
+        def listed(where: ec2.SubnetSelection) -> str:
+            subnets = network.vpc.select_subnets(
+                subnets=where.subnets, subnet_type=where.subnet_type
+            )
+            return str(Stack.of(self).to_json_string(subnets.subnet_ids))
+
+        settings = {
+            "NITRO_ECS_SUBNETS": listed(network.near_the_cache),
+            "NITRO_ECS_SECURITY_GROUP": network.learner.security_group_id,
+            "NITRO_MOST_CPU_LEARNERS": str(config.most_cpu_learners),
+        }
+        if learners.gpu_provider is None:
+            return settings
+        return settings | {
+            "NITRO_ECS_GPU_SUBNETS": listed(PUBLIC),
+            "NITRO_ECS_GPU_PROVIDER": learners.gpu_provider,
+            "NITRO_MOST_GPU_LEARNERS": str(config.most_gpu_learners),
+        }
 
     def _task(self, config: NitroConfig) -> ecs.FargateTaskDefinition:
         return ecs.FargateTaskDefinition(

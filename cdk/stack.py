@@ -14,14 +14,14 @@ from cdk import scaler_service, trajectory_cache
 from cdk.api_endpoint import ApiEndpoint
 from cdk.functions import ActorFunction, DeadManSwitch, GradientFunction
 from cdk.gpu_capacity import GpuCapacity
-from cdk.learner_service import CpuLearnerService, GpuLearnerService
+from cdk.learner_task import CpuLearner, GpuLearner, family
 from cdk.network import HTTPS, Network
 from cdk.observability import Observability
 from cdk.outputs import write_outputs
-from cdk.scaler_service import ScalerService, scaler_url
+from cdk.scaler_service import LearnerTasks, ScalerService, scaler_url
 from cdk.stores import RUNS_PREFIX, Stores
 from cdk.trajectory_cache import TrajectoryCache
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import MachineKind
 from shared.deployment.config import NitroConfig
 from shared.deployment.zones import NUM_ZONES
 
@@ -45,7 +45,7 @@ class NitroStack(Stack):
             scope,
             id,
             env=env,
-            description="Nitro: one learner and as many serverless actors as a round is worth",
+            description="Nitro: a learner for each job, and serverless actors as it is worth them",
         )
         self._config = config
         self._zones = zones
@@ -75,7 +75,7 @@ class NitroStack(Stack):
             stores=self.stores,
             actor=self._actor,
             cluster=self._cluster,
-            learners=self._learners,
+            families=self.families,
         )
         self._grant()
         self._connect()
@@ -85,7 +85,7 @@ class NitroStack(Stack):
             config=config,
             actor=self._actor.alias,
             dead_man=self._dead_man,
-            services=[self._scaler.service, *self._learners.values()],
+            service=self._scaler.service,
         )
         write_outputs(
             self,
@@ -116,7 +116,11 @@ class NitroStack(Stack):
         table = [self.stores.jobs.table_arn]
         bucket = [self.stores.runs.bucket_arn]
         runs = [self.stores.runs.arn_for_objects(f"{RUNS_PREFIX}/*")]
-        learners = [service.service_arn for service in self._learners.values()]
+        definitions = [self._arn("task-definition", f"{name}:*") for name in self.families.values()]
+        tasks = [self._arn("task", f"{self._cluster.cluster_name}/*")]
+        cluster = self._cluster.cluster_arn
+        # Of both kinds of learner.
+        roles = [learner.role_arn, self._cpu_learner.task.obtain_execution_role().role_arn]
 
         for made in (self._actor, self._gradient):
             own, log = made.role, [made.log_group.log_group_arn]
@@ -137,9 +141,11 @@ class NitroStack(Stack):
         _allow(scaler, alias, "lambda:PutProvisionedConcurrencyConfig")
         _allow(scaler, alias, "lambda:DeleteProvisionedConcurrencyConfig")
         _allow(scaler, ["*"], "lambda:GetAccountSettings")  # knows no resource
-        _allow(scaler, learners, "ecs:DescribeServices")
-        _allow(scaler, learners, "ecs:UpdateService")
-        _allow(scaler, ["*"], "ecs:ListTasks", cluster=self._cluster.cluster_arn)
+        _allow(scaler, definitions, "ecs:RunTask", cluster=cluster)
+        _allow(scaler, roles, "iam:PassRole", to="ecs-tasks.amazonaws.com")
+        _allow(scaler, ["*"], "ecs:ListTasks", cluster=cluster)  # by family, which is no resource
+        _allow(scaler, tasks, "ecs:DescribeTasks", cluster=cluster)
+        _allow(scaler, tasks, "ecs:StopTask", cluster=cluster)
         _allow(scaler, table, "dynamodb:GetItem")
         _allow(scaler, table, "dynamodb:PutItem")
         _allow(scaler, table, "dynamodb:DeleteItem")
@@ -158,11 +164,16 @@ class NitroStack(Stack):
 
         _allow(switch, alias, "lambda:GetProvisionedConcurrencyConfig")
         _allow(switch, alias, "lambda:DeleteProvisionedConcurrencyConfig")
-        _allow(switch, learners, "ecs:DescribeServices")
-        _allow(switch, learners, "ecs:UpdateService")
+        _allow(switch, ["*"], "ecs:ListTasks", cluster=cluster)
+        _allow(switch, tasks, "ecs:DescribeTasks", cluster=cluster)
+        _allow(switch, tasks, "ecs:StopTask", cluster=cluster)
         _allow(switch, table, "dynamodb:GetItem")
         _allow(switch, switch_log, "logs:CreateLogStream")
         _allow(switch, switch_log, "logs:PutLogEvents")
+
+    def _arn(self, kind: str, name: str) -> str:
+        """Return the ARN of something in ECS."""
+        return self.format_arn(service="ecs", resource=kind, resource_name=name)
 
     def _connect(self) -> None:
         """Say who may talk to whom; each line opens the way out there and the way in here."""
@@ -190,18 +201,20 @@ class NitroStack(Stack):
         namespace = servicediscovery.PrivateDnsNamespace(
             self, "Namespace", name=f"{self._config.name}.internal", vpc=self._network.vpc
         )
-        self._cpu_learner = CpuLearnerService(
+        self._cpu_learner = CpuLearner(
             self,
             "CpuLearner",
             config=self._config,
-            cluster=self._cluster,
-            network=self._network,
             stores=self.stores,
             cache=self._cache,
             scaler_url=scaler_url(namespace),
         )
-        self._learners: dict[LearnerKind, ecs.BaseService] = {"cpu": self._cpu_learner.service}
+        kinds: tuple[MachineKind, ...] = ("gpu", "cpu") if learner_types else ("cpu",)
+        self.families = {kind: family(self._config, kind) for kind in kinds}
         self._capacity = self._add_gpu_learner(learner_types) if learner_types else None
+        # Those on Fargate, on demand or Spot, are the cluster's beside ours.
+        self._cluster.enable_fargate_capacity_providers()
+        provider = None if self._capacity is None else self._capacity.provider
         self._scaler = ScalerService(
             self,
             "Scaler",
@@ -214,7 +227,10 @@ class NitroStack(Stack):
             cache=self._cache,
             actor=self._actor,
             gradient=self._gradient,
-            learners=self._learners,
+            learners=LearnerTasks(
+                families=self.families,
+                gpu_provider=None if provider is None else provider.capacity_provider_name,
+            ),
             learner_log=self._cpu_learner.log_group,
         )
 
@@ -228,18 +244,14 @@ class NitroStack(Stack):
             cluster=self._cluster,
             network=self._network,
         )
-        learner = GpuLearnerService(
+        GpuLearner(
             self,
             "Learner",
             config=self._config,
             instance_types=learner_types,
-            cluster=self._cluster,
-            provider=capacity.provider,
-            network=self._network,
             stores=self.stores,
             cpu_learner=self._cpu_learner,
         )
-        self._learners["gpu"] = learner.service
         return capacity
 
     def _add_endpoint(self) -> str | None:
@@ -262,6 +274,7 @@ def _allow(
     *,
     prefix: str | None = None,
     cluster: str | None = None,
+    to: str | None = None,
 ) -> None:
     """Let a principal do one thing to some resources.
 
@@ -270,13 +283,16 @@ def _allow(
         resources: What it may do it to.
         action: The one thing.
         prefix: For `s3:ListBucket`: below it only.
-        cluster: For lists of ECS: of that cluster only.
+        cluster: For tasks of ECS: in that cluster only.
+        to: For `iam:PassRole`: to that service only.
     """
     conditions: dict[str, dict[str, object]] = {}
     if prefix is not None:
         conditions["StringLike"] = {"s3:prefix": [f"{prefix}/*"]}
     if cluster is not None:
         conditions["ArnEquals"] = {"ecs:cluster": cluster}
+    if to is not None:
+        conditions["StringEquals"] = {"iam:PassedToService": to}
     iam.Grant.add_to_principal(
         grantee=who, actions=[action], resource_arns=resources, conditions=conditions or None
     )

@@ -1,12 +1,12 @@
 """The dead-man switch: a Lambda function that turns off what nobody is left to turn off.
 
-Provisioned concurrency and the learners' machines cost money until somebody ends them. That is the
+Provisioned concurrency and the learners' tasks cost money until somebody ends them. That is the
 scaler's work; this function, run every minute by a schedule, does it when the scaler has been
-silent for too long, when jobs ran longer than they may, or when no job is there at all. The learner
-of each kind is judged by the jobs of its kind alone. It reads the scaler's heartbeat, decides, and
-turns off; with nothing on it changes nothing, and repeating it is harmless. It is one file on the
-SDK that Lambda's Python runtime brings along, so that whatever breaks the services does not break
-it.
+silent for too long, when jobs ran longer than they may, or when no job is there at all. Each
+learner's task is judged by the job that it was started for. It reads the scaler's heartbeat,
+decides, and turns off; with nothing on it changes nothing, and repeating it is harmless. It is one
+file on the SDK that Lambda's Python runtime brings along, so that whatever breaks the services does
+not break it.
 
 A heartbeat that cannot be read is an error, which the function's alarm reports, and no reason to
 end training: only a heartbeat that says so, or is missing, is.
@@ -15,8 +15,9 @@ end training: only a heartbeat that says so, or is missing, is.
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import boto3
@@ -29,6 +30,7 @@ _LOG.setLevel(logging.INFO)
 _HEARTBEAT = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}}
 _DEFAULT_SILENCE_S = 600.0
 _NO_CONFIGURATION = "ProvisionedConcurrencyConfigNotFoundException"
+_MAX_REASON = 255
 _CLIENT = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 2})
 
 
@@ -51,11 +53,10 @@ class Settings:
     qualifier: str
     """`NITRO_LAMBDA_QUALIFIER`: its alias, which provisioned concurrency is on."""
     cluster: str
-    """`NITRO_ECS_CLUSTER`: cluster of the learners' services."""
-    gpu_service: str | None
-    """`NITRO_ECS_SERVICE`: service of the learner with a GPU; None where there is none."""
-    cpu_service: str
-    """`NITRO_ECS_CPU_SERVICE`: service of the learner without one."""
+    """`NITRO_ECS_CLUSTER`: cluster of the learners' tasks."""
+    families: tuple[str, ...]
+    """`NITRO_ECS_CPU_FAMILY` and, where there are learners with a GPU, `NITRO_ECS_GPU_FAMILY`:
+    every task of these is a learner's."""
     silent_after_s: float
     """`NITRO_SILENT_AFTER_S`: how old a heartbeat may be."""
 
@@ -78,8 +79,10 @@ class Settings:
             function=_required(variables, "NITRO_LAMBDA_FUNCTION"),
             qualifier=_required(variables, "NITRO_LAMBDA_QUALIFIER"),
             cluster=_required(variables, "NITRO_ECS_CLUSTER"),
-            gpu_service=variables.get("NITRO_ECS_SERVICE"),
-            cpu_service=_required(variables, "NITRO_ECS_CPU_SERVICE"),
+            families=(
+                _required(variables, "NITRO_ECS_CPU_FAMILY"),
+                *filter(None, [variables.get("NITRO_ECS_GPU_FAMILY")]),
+            ),
             silent_after_s=silent_after_s,
         )
 
@@ -91,10 +94,8 @@ class Heartbeat:
     at: float
     until: float
     """Until when any of its jobs may keep environments warm; 0 when it has none."""
-    gpu_until: float
-    """Until when its jobs may keep the learner with a GPU on; 0 when none of them wants it."""
-    cpu_until: float
-    """The same of the learner without one."""
+    jobs: Mapping[str, float]
+    """Until when each of its jobs may have a learner's task, by the job's id."""
 
 
 def reason_to_close(
@@ -138,13 +139,12 @@ class Switch:
             item = answer.get("Item")
             if item is None:
                 return None
-            # A scaler of an earlier version writes `until` alone, for all that may be on.
-            until = item["until"]
+            # A scaler of an earlier version names no jobs: it starts no tasks.
+            jobs = item.get("jobs", {"M": {}})["M"]
             return Heartbeat(
                 at=float(item["at"]["N"]),
-                until=float(until["N"]),
-                gpu_until=float(item.get("gpu_until", until)["N"]),
-                cpu_until=float(item.get("cpu_until", until)["N"]),
+                until=float(item["until"]["N"]),
+                jobs={job_id: float(until["N"]) for job_id, until in jobs.items()},
             )
         except (BotoCoreError, ClientError, KeyError, ValueError) as error:
             raise SwitchError(f"heartbeat in table {self._settings.table!r}: {error!r}") from error
@@ -161,26 +161,23 @@ class Switch:
             raise
         return True
 
-    def close_gpu_learner(self) -> bool:
-        """Turn off the learner with a GPU; return whether it was on."""
-        service = self._settings.gpu_service
-        return service is not None and self._close_service(service)
-
-    def close_cpu_learner(self) -> bool:
-        """Turn off the learner without one; return whether it was on."""
-        return self._close_service(self._settings.cpu_service)
-
-    def _close_service(self, service: str) -> bool:
-        """Set a service's desired count to 0; return whether it was more."""
+    def tasks(self) -> list[tuple[str, str]]:
+        """Return the ARN of every learner's task that runs or is about to, and its job's id."""
         cluster = self._settings.cluster
-        found = self._ecs.describe_services(cluster=cluster, services=[service])["services"]
-        active = [s for s in found if s["status"] == "ACTIVE"]
-        if not active:
-            raise SwitchError(f"there is no active ECS service {service!r} in {cluster!r}")
-        if active[0]["desiredCount"] == 0:
-            return False
-        self._ecs.update_service(cluster=cluster, service=service, desiredCount=0)
-        return True
+        pages = self._ecs.get_paginator("list_tasks")
+        found: list[tuple[str, str]] = []
+        for family in self._settings.families:
+            for page in pages.paginate(cluster=cluster, family=family, desiredStatus="RUNNING"):
+                if page["taskArns"]:
+                    answer = self._ecs.describe_tasks(cluster=cluster, tasks=page["taskArns"])
+                    found += [
+                        (each["taskArn"], each.get("startedBy", "")) for each in answer["tasks"]
+                    ]
+        return found
+
+    def stop_task(self, arn: str, reason: str) -> None:
+        """Stop a learner's task."""
+        self._ecs.stop_task(cluster=self._settings.cluster, task=arn, reason=reason[:_MAX_REASON])
 
     def close(self) -> None:
         """Close idle connections."""
@@ -196,29 +193,45 @@ def watch(switch: Switch, *, now: float, silent_after_s: float) -> dict[str, Any
             was tried all the same.
     """
     heartbeat = switch.heartbeat()
-    all_until = (0.0,) * 3
-    if heartbeat is not None:
-        all_until = (heartbeat.until, heartbeat.gpu_until, heartbeat.cpu_until)
-    parts = {
-        "provisioned concurrency": switch.close_provisioned,
-        "gpu learner": switch.close_gpu_learner,
-        "cpu learner": switch.close_cpu_learner,
-    }
     closed: dict[str, str] = {}
     failed: list[str] = []
-    for (name, close), until in zip(parts.items(), all_until, strict=True):
+
+    def turn_off(name: str, until: float, close: Callable[[str], bool]) -> None:
         reason = reason_to_close(heartbeat, until, now=now, silent_after_s=silent_after_s)
         if reason is None:
-            continue
+            return
         try:
-            if close():
+            if close(reason):
                 closed[name] = reason
                 _LOG.warning("turned off: %s, because %s", name, reason)
-        except (BotoCoreError, ClientError, SwitchError) as error:
+        except (BotoCoreError, ClientError) as error:
             failed.append(f"{name} ({reason}): {error}")
+
+    jobs = {} if heartbeat is None else heartbeat.jobs
+    turn_off(
+        "provisioned concurrency",
+        0.0 if heartbeat is None else heartbeat.until,
+        lambda _: switch.close_provisioned(),
+    )
+    try:
+        tasks = switch.tasks()
+    except (BotoCoreError, ClientError) as error:
+        tasks = []
+        failed.append(f"the learners' tasks, which cannot be listed: {error}")
+    for arn, job_id in tasks:
+        turn_off(
+            f"learner of {job_id or 'nobody'} ({arn.rpartition('/')[2]})",
+            jobs.get(job_id, 0.0),
+            partial(_stop, switch, arn),
+        )
     if failed:
         raise SwitchError(f"not turned off: {'; '.join(failed)}")
     return {"closed": closed}
+
+
+def _stop(switch: Switch, arn: str, reason: str) -> bool:
+    switch.stop_task(arn, reason)
+    return True
 
 
 def handler(event: object, context: object) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from nitro.planning.ways import Learner
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_task import MB_PER_GB
 from shared.deployment.config import NitroConfig
 from shared.deployment.machines import LEARNER_START_S, network_mb_per_s
 from shared.hyperparameters.presets import ALGORITHMS, resolve
-from shared.money.costs import MB_PER_GB, CostBasis
+from shared.money.costs import CostBasis
 from shared.money.prices import RETIRED_INSTANCES
 
 _CPU_UNITS = 1024.0

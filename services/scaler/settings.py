@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.cache.authentication import CacheSettings
-from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_kind import LearnerKind, MachineKind
 from shared.deployment.machines import DEFAULT_CACHE_ENGINE, DEFAULT_CACHE_NODE
 from shared.money.costs import CostBasis
 from shared.money.prices import PRICE_TABLES, CacheEngine, OwnPrices
@@ -120,12 +120,26 @@ class Settings(CacheSettings):
     """Concurrency reserved for the actor function: rounds, and what is kept warm, are cut to it.
     Unset means it shares what the account has not reserved, of which 100 are never kept warm."""
     ecs_cluster: str | None = None
-    """ECS cluster of the learners' services."""
-    ecs_service: str | None = None
-    """ECS service of the learner with a GPU, whose desired count is 1 while there is work for it,
-    else 0. Unset in a cluster, there is no such learner: jobs that want a GPU are refused."""
-    ecs_cpu_service: str | None = None
-    """The same of the learner without one. Without a cluster both learners are always there."""
+    """ECS cluster in which each job gets a learner of its own, as a task. Without one learners are
+    always there."""
+    ecs_cpu_family: str | None = None
+    """Family of the tasks of learners without a GPU, which run on Fargate."""
+    ecs_gpu_family: str | None = None
+    """Family of the tasks of learners with a GPU. Unset in a cluster, there are none: jobs that
+    want a GPU are refused."""
+    ecs_gpu_provider: str | None = None
+    """Capacity provider of the machines that these run on."""
+    ecs_subnets: tuple[str, ...] = ()
+    """Subnets of the learners' tasks, as JSON."""
+    ecs_gpu_subnets: tuple[str, ...] = ()
+    """Subnets of those with a GPU, as JSON."""
+    ecs_security_group: str | None = None
+    """Security group of the learners' tasks."""
+    most_cpu_learners: Annotated[int, Field(ge=1)] = 50
+    """Most learners without a GPU at a time, where they are started for jobs; the other jobs wait
+    in order. Each takes Fargate vCPUs of the account's quota (L-3032A538)."""
+    most_gpu_learners: Annotated[int, Field(ge=1)] = 1
+    """The same of learners with a GPU, each a machine of its own (quota L-DB2E81BA)."""
     functions_share_cores: bool = False
     """Whether functions run on the learner's own cores, as on one machine. Jobs whose learner has
     actors of its own then use no others."""
@@ -139,8 +153,9 @@ class Settings(CacheSettings):
     """How long an `external` job waits for its client, before its first lease and after a lost one:
     then it is stopped, and keeps nothing on."""
     learner_wait_s: Seconds = 1800.0
-    """Longest a job waits, where `NITRO_ECS_CLUSTER` is set, while no learner of its kind has any
-    job: then it has failed, as it has once three learners ended before one of them took it."""
+    """Longest a job waits for the learner that was started for it, where `NITRO_ECS_CLUSTER` is
+    set: then it has failed, as it has once three ended before one of them took it. Time in which
+    there is no room for its learner does not count."""
 
     lease_ttl_s: Seconds = 30.0
     """A learner that is silent for so long has lost its job."""
@@ -212,22 +227,36 @@ class Settings(CacheSettings):
                 f"NITRO_HEARTBEAT_EVERY_S ({self.heartbeat_every_s:g}) must be below "
                 f"NITRO_LEASE_TTL_S ({self.lease_ttl_s:g})"
             )
-        started = {name is None for name in (self.ecs_cluster, self.ecs_cpu_service)}
-        if len(started) > 1 or (self.ecs_service is not None and self.ecs_cluster is None):
-            raise ValueError(
-                "set NITRO_ECS_CLUSTER and NITRO_ECS_CPU_SERVICE, and NITRO_ECS_SERVICE where "
-                "there is a learner with a GPU, or none of them: each kind of learner is a service "
-                "of its own"
-            )
+        self._require_whole_tasks()
         if self.store == "dynamodb" and not self.table:
             raise ValueError("NITRO_STORE is dynamodb: NITRO_TABLE must name the table")
         self.cost_basis()
         return self
 
+    def _require_whole_tasks(self) -> None:
+        given = [
+            {bool(value) for value in values}
+            for values in (
+                (self.ecs_cluster, self.ecs_cpu_family, self.ecs_subnets, self.ecs_security_group),
+                (self.ecs_gpu_family, self.ecs_gpu_provider, self.ecs_gpu_subnets),
+            )
+        ]
+        half = any(len(either) > 1 for either in given)
+        if half or (self.ecs_gpu_family is not None and self.ecs_cluster is None):
+            raise ValueError(
+                "set NITRO_ECS_CLUSTER, NITRO_ECS_CPU_FAMILY, NITRO_ECS_SUBNETS and "
+                "NITRO_ECS_SECURITY_GROUP, or none of them; with a GPU NITRO_ECS_GPU_FAMILY, "
+                "NITRO_ECS_GPU_PROVIDER and NITRO_ECS_GPU_SUBNETS, too"
+            )
+
     @property
-    def ecs_services(self) -> dict[LearnerKind, str | None]:
-        """The ECS service of each kind of learner; None where it is always there, or never."""
-        return {"gpu": self.ecs_service, "cpu": self.ecs_cpu_service}
+    def ecs_families(self) -> dict[MachineKind, str]:
+        """Family of the tasks of each kind of learner that is started for jobs."""
+        families: dict[MachineKind, str | None] = {
+            "gpu": self.ecs_gpu_family,
+            "cpu": self.ecs_cpu_family,
+        }
+        return {kind: family for kind, family in families.items() if family is not None}
 
     @property
     def learners(self) -> dict[LearnerKind, str]:
@@ -257,7 +286,7 @@ class Settings(CacheSettings):
     @property
     def has_gpu(self) -> bool:
         """Whether there is a learner for jobs that want a GPU."""
-        return self.ecs_service is not None or not self.starts_learners
+        return self.ecs_gpu_family is not None or not self.starts_learners
 
     def cost_basis(self) -> CostBasis:
         """Return what a job is billed by.

@@ -15,11 +15,13 @@ from services.scaler.book.dynamodb import DynamoDbTable
 from services.scaler.book.importing import import_old_file
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import Table
-from services.scaler.capacity.decision import LIVE, CapacityRule
+from services.scaler.capacity.decision import LIVE, CapacityRule, is_held
+from services.scaler.capacity.ecs_tasks import EcsTasks, LearnerTasks
 from services.scaler.capacity.heartbeat import Heartbeat
 from services.scaler.capacity.keep_alive import KeepAlive
-from services.scaler.capacity.learner import EcsLearnerService, LearnerWait, StartedLearner
 from services.scaler.capacity.reconciler import Alarm, CapacityReconciler
+from services.scaler.capacity.staffing import Staffing
+from services.scaler.capacity.tasks import TaskRule
 from services.scaler.gradients.calls import GRADIENTS
 from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission
@@ -104,7 +106,7 @@ class Components:
         self._gradient_cache = GradientCache(url, timeout_s=5.0, credentials=credentials)
         self.metrics = Metrics()
         basis = settings.cost_basis()
-        self._spending = Spending(basis=basis, clock=settings.ledger_clock)
+        self._spending = Spending(basis=basis, clock=settings.ledger_clock, num_held=self._num_held)
         self._pricing = RoundPricing(
             basis=basis,
             deadline_slack_s=settings.deadline_slack_s,
@@ -181,18 +183,19 @@ class Components:
         )
 
     def _wire_capacity(self, settings: Settings, alarm: Alarm) -> None:
+        rule = CapacityRule(
+            provisioned=settings.provisioned_concurrency,
+            starts_learner=settings.starts_learners,
+            longest_job_s=settings.allowed_job_s,
+            reserved=settings.lambda_reserved_concurrency,
+            spent_at=self._spending.spent_at,
+            client_grace_s=settings.client_grace_s,
+        )
         self.capacity = CapacityReconciler(
             book=self.book,
-            rule=CapacityRule(
-                provisioned=settings.provisioned_concurrency,
-                starts_learner=settings.starts_learners,
-                longest_job_s=settings.allowed_job_s,
-                reserved=settings.lambda_reserved_concurrency,
-                spent_at=self._spending.spent_at,
-                client_grace_s=settings.client_grace_s,
-            ),
+            rule=rule,
             function=self._function,
-            learners=_started_learners(settings, self._cloud),
+            staffing=self._staffing(settings, rule),
             heartbeat=_heartbeat(settings, self._cloud),
             metrics=self.metrics,
             now=self.now,
@@ -209,6 +212,40 @@ class Components:
             alarm=alarm,
         )
 
+    def _num_held(self) -> int:
+        now = self.now()
+        return sum(is_held(record, now) for record in self.book.with_status(LIVE))
+
+    def _staffing(self, settings: Settings, capacity: CapacityRule) -> Staffing | None:
+        if settings.ecs_cluster is None or settings.ecs_security_group is None:
+            return None
+        families = settings.ecs_families
+        deployed = LearnerTasks(
+            cluster=settings.ecs_cluster,
+            families=families,
+            subnets={"cpu": settings.ecs_subnets, "gpu": settings.ecs_gpu_subnets},
+            security_group=settings.ecs_security_group,
+            gpu_provider=settings.ecs_gpu_provider,
+        )
+        most = {"cpu": settings.most_cpu_learners, "gpu": settings.most_gpu_learners}
+        return Staffing(
+            book=self.book,
+            ecs=EcsTasks(
+                deployed,
+                region=settings.lambda_region,
+                timeout_s=settings.lambda_connect_timeout_s,
+            ),
+            threads=self._cloud,
+            rule=TaskRule(
+                most={kind: most[kind] for kind in families},
+                longest_wait_s=settings.learner_wait_s,
+            ),
+            capacity=capacity,
+            concurrency=lambda: self._quota.known,
+            now=self.now,
+            expire=lambda *asked: self.jobs.expire(*asked),
+        )
+
     def _wire_jobs(self, settings: Settings) -> None:
         self._catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
         self.files = open_artifacts(settings.artifact_location, region=settings.lambda_region)
@@ -220,6 +257,7 @@ class Components:
             cache_memory_mb=settings.cache_memory_mb,
             has_gpu=settings.has_gpu,
             cache_node=settings.cache_node if settings.starts_learners else None,
+            side_by_side=settings.starts_learners,
             files=self.files,
         )
         changes = JobChanges(book=self.book, launches=self.launches, gradients=self.gradients)
@@ -362,24 +400,6 @@ def _logs(settings: Settings, threads: OffLoop) -> Logs:
     if settings.log_groups:
         return CloudWatchLogs.connect(settings.log_groups, threads, region=settings.lambda_region)
     return NoLogs() if settings.logs is None else FileLogs(settings.logs, threads)
-
-
-def _started_learners(settings: Settings, threads: OffLoop) -> tuple[StartedLearner, ...]:
-    return tuple(
-        StartedLearner(
-            kind=kind,
-            service=EcsLearnerService(
-                threads,
-                cluster=settings.ecs_cluster,
-                service=service,
-                region=settings.lambda_region,
-                timeout_s=settings.lambda_connect_timeout_s,
-            ),
-            wait=LearnerWait(longest_s=settings.learner_wait_s),
-        )
-        for kind, service in settings.ecs_services.items()
-        if settings.ecs_cluster is not None and service is not None
-    )
 
 
 def _heartbeat(settings: Settings, threads: OffLoop) -> Heartbeat | None:

@@ -20,6 +20,7 @@ from shared.contracts.env_variables import EnvVariables
 from shared.contracts.episode_rules import EpisodeRule, EvaluationRule
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
+from shared.contracts.learner_task import DEPLOYMENTS_TASK, LearnerTask
 from shared.contracts.message import (
     READ_BACK,
     Identifier,
@@ -238,6 +239,9 @@ class JobSpec(EnvironmentRef):
     weights. A program that learns by itself (`external`) sends what it likes."""
     learner_functions: LearnerFunctions = LearnerFunctions()
     """How functions share the gradients of an update, for `learner: functions`."""
+    learner_task: LearnerTask = DEPLOYMENTS_TASK
+    """How large the task of a learner on cores is, on AWS, and whether it may run on Spot. What is
+    left out is as the deployment says; elsewhere it differs in the bill alone."""
     init_from: InitialPolicy | None = None
     """An earlier job's policy to begin with; unset: random weights. Its statistics of observations
     and rewards are taken over. The schedules of step sizes are those of a new job."""
@@ -342,6 +346,10 @@ class JobSpec(EnvironmentRef):
             raise ValueError(
                 f"steps_per_actor ({self.steps_per_actor}) must be a multiple of "
                 f"envs_per_actor ({self.envs_per_actor})"
+            )
+        if self.learner in ("gpu", "external") and not self.learner_task.is_default:
+            raise ValueError(
+                f"learner_task is for learners on cores, not for learner {self.learner}"
             )
         objective, defined = self.detector.objective, ALGORITHMS[self.algorithm].objectives
         if defined and objective not in defined:

@@ -124,16 +124,22 @@ class NitroConfig(BaseModel):
     learner_disk_gb: Annotated[int, Field(ge=50, le=1000)] = 100
     """Encrypted disk of the learner's machine; images and scratch, no results."""
     cpu_learner_vcpu: Literal[2, 4] = 2
-    """Cores of the learner without a GPU, a Fargate task. It computes on two at most."""
+    """Cores of the learner without a GPU, a Fargate task, unless the job's `learner_task` says
+    otherwise. Its updates use two at most."""
     cpu_learner_memory_mb: Literal[4096, 8192, 16_384] = 4096
     """Memory of the learner without a GPU; Fargate wants at least two gigabytes to a core."""
+    most_cpu_learners: Annotated[int, Field(ge=1, le=500)] = 50
+    """Most jobs at once that learn without a GPU, each in a Fargate task of its own; the others
+    wait in order. New accounts have a quota of few vCPUs (L-3032A538)."""
+    most_gpu_learners: Annotated[int, Field(ge=1, le=20)] = 1
+    """The same with a GPU: each has a machine of its own."""
     learner_ami: Annotated[str, Field(pattern=r"^ami-[0-9a-f]{8,17}$")] | None = None
     """Machine image of the learner; unset means AWS's current ECS GPU image, looked up by SSM."""
     longest_job_hours: Annotated[int, Field(ge=1, le=240)] = 48
     """Longest a job may keep capacity on at a time; then it is stopped and can be resumed."""
     learner_wait_minutes: Annotated[int, Field(ge=10, le=2880)] = 30
-    """Longest a job waits for a learner that is started for it; then it has failed and can be
-    resumed. Raise it where GPU machines are scarce."""
+    """Longest a job waits for the learner that was started for it; then it has failed and can be
+    resumed. Raise it where GPU machines are scarce. Waiting for other jobs does not count."""
 
     endpoint: Literal["https", "iam", "none"] = "https"
     """How users reach the API: HTTPS with the token, HTTPS that also asks for an IAM signature, or

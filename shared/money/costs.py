@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_task import DEPLOYMENTS_TASK, MB_PER_GB, LearnerTask
 from shared.contracts.rollouts import LONGEST_PING_S
 from shared.money.prices import PriceTable
 
 MB_PER_VCPU = 1769
 """Memory at which Lambda gives a function one full vCPU."""
-MB_PER_GB = 1024
+SPOT_SHARE = 0.33
+"""Price of Fargate Spot, as a share of the price on demand: as it was in us-east-1. AWS changes it
+now and then, and never asks more than on demand."""
 LAUNCH_BURST = 1000
 """Environments Lambda starts at once for one function."""
 LAUNCHES_PER_S = 100.0
@@ -56,13 +59,19 @@ class CostBasis:
     shares_cores: bool = False
     """Whether functions run on the learner's own cores, as on one machine."""
 
-    def with_learner(self, kind: LearnerKind) -> Self:
-        """Return the deployment's basis for a job with such a learner."""
+    def with_learner(self, kind: LearnerKind, task: LearnerTask = DEPLOYMENTS_TASK) -> Self:
+        """Return the deployment's basis for a job with such a learner in such a task."""
         if kind == "gpu":
             return self
         if kind == "external":
             return replace(self, learner_usd_per_s=0.0)
-        return replace(self, learner_usd_per_s=self.cpu_learner_usd_per_s)
+        usd_per_s = self.cpu_learner_usd_per_s
+        if task.size is not None:
+            cpu, memory_mb = task.size
+            usd_per_s = self.prices.fargate_usd_per_s(vcpu=cpu, memory_gb=memory_mb / MB_PER_GB)
+        if task.spot:
+            usd_per_s *= SPOT_SHARE
+        return replace(self, learner_usd_per_s=usd_per_s)
 
     @property
     def memory_gb(self) -> float:

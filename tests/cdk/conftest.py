@@ -23,6 +23,7 @@ os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
 
 from cdk.containers import REPOSITORY  # noqa: E402
 from tests.cdk.deployed_containers import (  # noqa: E402
+    Agent,
     Cdk,
     Machine,
     cluster,
@@ -51,6 +52,8 @@ _CHANGED: dict[str, object] = {
     "cache_engine": "redis",
     "learner_instance_types": ["g6.2xlarge", "g5.2xlarge"],
     "learner_ami": "ami-0123456789abcdef0",
+    "most_cpu_learners": 7,
+    "most_gpu_learners": 3,
     "log_retention_days": 7,
     "alarm_email": "ops@example.org",
     "monthly_budget_usd": 250,
@@ -209,12 +212,20 @@ def scaler(on_docker: Machine) -> tuple[str, str]:
     started = on_docker.start(
         deployed,
         alias="scaler.nitro.internal",
-        environment={"NITRO_PING_EVERY_S": "0.2"},  # environments idle for minutes otherwise
+        # Environments idle for minutes otherwise, and a learner that ended is missed once a minute.
+        environment={"NITRO_PING_EVERY_S": "0.2", "NITRO_RECONCILE_EVERY_S": "1"},
     )
     url = f"http://{on_docker.address(started)}:{deployed.environment['NITRO_PORT']}"
     with explained(on_docker):
         wait_ready(url)
     return url, deployed.secrets["NITRO_TOKEN"]
+
+
+@pytest.fixture
+def agent(on_docker: Machine) -> Iterator[Agent]:
+    """Have a container run for each task of a learner."""
+    with Agent(on_docker) as agent:
+        yield agent
 
 
 @pytest.fixture(scope="module")

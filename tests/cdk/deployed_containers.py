@@ -3,7 +3,8 @@
 Image, environment, secrets, user and file systems of a task come from its task definition, those
 of a Lambda function from its version behind the alias. What AWS would be stands in like this:
 
-- ECS and Lambda start these containers: here, a test does. Every container gets the emulated
+- ECS starts the containers of tasks that are run: here, `Agent` does. It starts a service's, and
+  Lambda its environments: here, a test does. Every container gets the emulated
   account's address and a key of nobody, as a role would give it one.
 - ElastiCache is a Redis-protocol server behind TLS, with the users and access strings that were
   deployed; it takes any password for an IAM token. AWS's authority is a certificate of our own.
@@ -14,11 +15,12 @@ of a Lambda function from its version behind the alias. What AWS would be stands
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import boto3
 import redis
@@ -72,7 +74,12 @@ def task(cluster: str, service: str) -> Container:
     """Return the one container of a service's task definition."""
     ecs = boto3.client("ecs")
     (found,) = ecs.describe_services(cluster=cluster, services=[service])["services"]
-    definition = ecs.describe_task_definition(taskDefinition=found["taskDefinition"])
+    return defined(found["taskDefinition"])
+
+
+def defined(task_definition: str) -> Container:
+    """Return the one container of a task definition."""
+    definition = boto3.client("ecs").describe_task_definition(taskDefinition=task_definition)
     (container,) = definition["taskDefinition"]["containerDefinitions"]
     options = ["--user", container["user"], "--init"]
     if container["readonlyRootFilesystem"]:
@@ -171,6 +178,16 @@ class Machine:
         """Stop a container as ECS does, with time to end by itself."""
         docker.run("docker", "stop", "--time", "60", container)
 
+    def state(self, container: str) -> tuple[bool, int]:
+        """Return whether a container runs, and the exit status it has otherwise."""
+        template = "{{.State.Running}} {{.State.ExitCode}}"
+        running, code = docker.run("docker", "inspect", "--format", template, container).split()
+        return running == "true", int(code)
+
+    def kill(self, container: str) -> None:
+        """End a container without notice."""
+        docker.run("docker", "kill", container)
+
     def logs(self) -> str:
         """Return what all containers have written."""
         template = ("docker", "logs", "--timestamps", "--tail", "60")
@@ -181,6 +198,63 @@ class Machine:
         if self._started:
             docker.run("docker", "rm", "--force", "--volumes", *self._started)
             docker.run("docker", "rmi", *self._pulled)
+
+
+class Agent:
+    """Starts a container for each task of a learner that is run, and ends both together."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._ecs = boto3.client("ecs")
+        self._cluster = cluster()
+        self._containers: dict[str, tuple[str, str]] = {}
+        self.ended: dict[str, list[int]] = {}
+        """Exit statuses of a job's learners so far, by its id."""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="agent")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def kill(self, job_id: str) -> None:
+        """End the learner of a job without notice."""
+        (found,) = (c for job, c in list(self._containers.values()) if job == job_id)
+        self._machine.kill(found)
+
+    def _work(self) -> None:
+        while not self._over.wait(0.5):
+            wanted = self._wanted()
+            for arn in wanted.keys() - self._containers.keys():
+                self._containers[arn] = self._started(wanted[arn])
+            for arn, (job_id, container) in list(self._containers.items()):
+                if arn not in wanted:
+                    self._machine.stop(container)
+                runs, code = self._machine.state(container)
+                if not runs:
+                    self.ended.setdefault(job_id, []).append(code)
+                    del self._containers[arn]
+                    self._ecs.stop_task(cluster=self._cluster, task=arn, reason="it ended")
+
+    def _wanted(self) -> dict[str, Any]:
+        arns = self._ecs.list_tasks(cluster=self._cluster, desiredStatus="RUNNING")["taskArns"]
+        if not arns:
+            return {}
+        found = self._ecs.describe_tasks(cluster=self._cluster, tasks=arns)["tasks"]
+        return {each["taskArn"]: each for each in found if "-learner:" in each["taskDefinitionArn"]}
+
+    def _started(self, found: Any) -> tuple[str, str]:
+        (override,) = found["overrides"]["containerOverrides"]
+        variables = {entry["name"]: entry["value"] for entry in override["environment"]}
+        # What CI has no GPU for: updates run on the CPU.
+        container = self._machine.start(
+            defined(found["taskDefinitionArn"]), environment={**variables, "NITRO_DEVICE": "cpu"}
+        )
+        return found["startedBy"], container
 
 
 @contextmanager

@@ -144,14 +144,13 @@ def test_zones_without_a_way_in_for_api_gateway_are_passed_over(variant: Variant
         variant(answer={"zone_ids": dict(list(_IDS.items())[:2])})
 
 
-def test_services_that_are_always_needed_are_in_the_caches_zone(synthesised: Synthesised) -> None:
+def test_the_scaler_is_in_the_caches_zone(synthesised: Synthesised) -> None:
     subnets = synthesised.of_type("AWS::EC2::Subnet")
     (of_cache,) = synthesised.only("AWS::ElastiCache::SubnetGroup")["SubnetIds"]
     zone = subnets[of_cache["Ref"]]["AvailabilityZone"]
-    for service in ("Scaler", "CpuLearner"):
-        network = synthesised.named("AWS::ECS::Service", service)["NetworkConfiguration"]
-        (subnet,) = network["AwsvpcConfiguration"]["Subnets"]
-        assert subnets[subnet["Ref"]]["AvailabilityZone"] == zone
+    network = synthesised.only("AWS::ECS::Service")["NetworkConfiguration"]
+    (subnet,) = network["AwsvpcConfiguration"]["Subnets"]
+    assert subnets[subnet["Ref"]]["AvailabilityZone"] == zone
 
 
 def test_the_way_out_outlasts_whatever_has_a_public_address(synthesised: Synthesised) -> None:
@@ -162,10 +161,8 @@ def test_the_way_out_outlasts_whatever_has_a_public_address(synthesised: Synthes
     for route in routes:
         assert attachment in resources[route]["DependsOn"]
     (machines,) = synthesised.of_type("AWS::AutoScaling::AutoScalingGroup")
-    services = synthesised.of_type("AWS::ECS::Service")
-    on_fargate = [name for name in services if name.startswith(("Scaler", "CpuLearner"))]
-    assert len(on_fargate) == 2
-    for name in (*on_fargate, machines):
+    (scaler,) = synthesised.of_type("AWS::ECS::Service")
+    for name in (scaler, machines):
         assert routes <= set(resources[name]["DependsOn"])
 
 

@@ -65,7 +65,7 @@ def test_alarms_of_this_account_may_publish_to_the_topic_they_name(changed: Synt
     assert allowed["Condition"] == {"StringEquals": this_account}
 
 
-def test_the_dashboard_shows_actors_services_and_alarms(synthesised: Synthesised) -> None:
+def test_the_dashboard_shows_actors_scaler_and_alarms(synthesised: Synthesised) -> None:
     body = text(synthesised.only("AWS::CloudWatch::Dashboard")["DashboardBody"])
-    for title in ("Actors at once", "Actors lost", "CPU of the services, %", "Alarms"):
+    for title in ("Actors at once", "Actors lost", "CPU of the scaler, %", "Alarms"):
         assert title in body

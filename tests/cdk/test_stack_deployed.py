@@ -22,12 +22,12 @@ from nitro.client.client import NitroClient
 from nitro.runs.reading import read_run
 from tests.cdk.deployed_containers import (
     STACK,
+    Agent,
     Cdk,
     Machine,
     cluster,
     explained,
     resource,
-    task,
 )
 from tests.compose.waiting import has_ended, wait_for, wait_job
 from tests.e2e.runs import tiny
@@ -38,13 +38,11 @@ pytestmark = pytest.mark.deploy
 Counted = Callable[[str], float]
 
 
-def _learner(kind: str) -> str:
-    prefixes = {"gpu": "LearnerService", "cpu": "CpuLearnerService"}
-    return resource(prefixes[kind], "AWS::ECS::Service")
+FAMILIES = ("nitro-gpu-learner", "nitro-cpu-learner")
 
 
 def _capacity() -> tuple[int, int, int]:
-    """Return provisioned concurrency and learners, with a GPU and without, as asked for."""
+    """Return provisioned concurrency, and learners' tasks, with a GPU and without."""
     functions = boto3.client("lambda")
     num_warm = 0
     with contextlib.suppress(functions.exceptions.ProvisionedConcurrencyConfigNotFoundException):
@@ -54,9 +52,7 @@ def _capacity() -> tuple[int, int, int]:
         num_warm = config["RequestedProvisionedConcurrentExecutions"]
     ecs = boto3.client("ecs")
     gpu, cpu = (
-        int(found["desiredCount"])
-        for kind in ("gpu", "cpu")
-        for found in ecs.describe_services(cluster=cluster(), services=[_learner(kind)])["services"]
+        len(ecs.list_tasks(cluster=cluster(), family=family)["taskArns"]) for family in FAMILIES
     )
     return num_warm, gpu, cpu
 
@@ -86,15 +82,20 @@ def test_a_token_was_made() -> None:
 
 @pytest.mark.usefixtures("aws_account", "deployed")
 def test_the_deployed_switch_turns_off_what_was_left_on() -> None:
-    functions, services = boto3.client("lambda"), boto3.client("ecs")
+    functions, ecs = boto3.client("lambda"), boto3.client("ecs")
     actor = resource("Actor", "AWS::Lambda::Function")
     functions.put_provisioned_concurrency_config(
         FunctionName=actor, Qualifier="live", ProvisionedConcurrentExecutions=64
     )
-    for kind in ("gpu", "cpu"):
-        services.update_service(cluster=cluster(), service=_learner(kind), desiredCount=1)
+    for family in FAMILIES:
+        ecs.run_task(
+            cluster=cluster(), taskDefinition=family, launchType="FARGATE", startedBy="forgotten"
+        )
+    assert _capacity() == (64, 1, 1)
 
-    assert _dead_man() == ["provisioned concurrency", "gpu learner", "cpu learner"]
+    first, *others = _dead_man()
+    assert first == "provisioned concurrency"
+    assert [name.partition(" (")[0] for name in others] == ["learner of forgotten"] * 2
     assert _capacity() == (0, 0, 0)
 
 
@@ -131,33 +132,36 @@ def test_a_job_turns_capacity_on_and_its_stop_turns_it_off(
         wait_for("capacity to go", lambda: _capacity() == (0, 0, 0) or None)
 
 
-def test_jobs_of_every_kind_train_side_by_side_to_their_end_on_what_was_deployed(
-    api: NitroClient, counted: Counted, on_docker: Machine, tmp_path: Path
+def test_three_jobs_train_side_by_side_in_three_tasks_and_one_that_is_killed_goes_on(
+    api: NitroClient, agent: Agent, counted: Counted, on_docker: Machine, tmp_path: Path
 ) -> None:
     specs = {
         "gpu": tiny(),
         # Its episodes go on, as those of the default preset do.
-        "cpu": tiny(learner="auto", warm="reuse", episodes={"horizon": "limit"}),
+        "cpu": tiny(
+            learner="auto",
+            warm="reuse",
+            episodes={"horizon": "limit"},
+            stop={"max_rounds": 20},
+        ),
         "functions": tiny(
             env_id="Pendulum-v1", learner="functions", warm="reuse", learner_functions={"slices": 4}
         ),
     }
     ids = {kind: api.submit(spec).job_id for kind, spec in specs.items()}
     with explained(on_docker):
-        wait_for("capacity", lambda: _capacity() == (8, 1, 1) or None)
-        started = [
-            # What CI has no GPU for: updates run on the CPU.
-            on_docker.start(task(cluster(), _learner("gpu")), environment={"NITRO_DEVICE": "cpu"}),
-            on_docker.start(task(cluster(), _learner("cpu"))),
-        ]
+        wait_for("capacity", lambda: _capacity() == (8, 1, 2) or None)
+        wait_job(api, ids["cpu"], lambda job: job.progress.rounds >= 2)
+        agent.kill(ids["cpu"])
         for kind, job_id in ids.items():
             job = wait_job(api, job_id, has_ended)
-            assert (job.status, job.error, job.progress.rounds) == ("succeeded", None, 4)
+            rounds = 20 if kind == "cpu" else 4
+            assert (job.status, job.error, job.progress.rounds) == ("succeeded", None, rounds)
             assert job.learner == ("gpu" if kind == "gpu" else "cpu")
         steer_and_pull(api, counted, tmp_path / "runs")
         wait_for("capacity to go", lambda: _capacity() == (0, 0, 0) or None)
-    for container in started:
-        on_docker.stop(container)
+        wait_for("learners to end", lambda: len(agent.ended) == 4 or None)
+    assert [agent.ended[ids[kind]] for kind in ids] == [[0], [137, 0], [0]]
     assert _learner_price(api, ids["gpu"]) > 5 * _learner_price(api, ids["cpu"])
     billed = {kind: set(api.cost(job_id).by_item) for kind, job_id in ids.items()}
     assert [kind for kind in ids if "provisioned_concurrency" in billed[kind]] == ["gpu"]

@@ -115,8 +115,8 @@ def test_the_switch_starts_with_what_it_is_told(synthesised: Synthesised) -> Non
     assert settings.function == scaler["NITRO_LAMBDA_FUNCTION"]
     assert settings.qualifier == scaler["NITRO_LAMBDA_QUALIFIER"]
     assert settings.cluster == scaler["NITRO_ECS_CLUSTER"]
-    assert settings.gpu_service == scaler["NITRO_ECS_SERVICE"]
-    assert settings.cpu_service == scaler["NITRO_ECS_CPU_SERVICE"]
+    families = (scaler["NITRO_ECS_CPU_FAMILY"], scaler["NITRO_ECS_GPU_FAMILY"])
+    assert settings.families == families
     assert len(told) == 6
 
 
@@ -125,7 +125,7 @@ def test_without_a_gpu_scaler_and_switch_know_of_none(
 ) -> None:
     settings = _settings(ScalerSettings, _task(without_gpu, "Scaler"), monkeypatch)
     assert (settings.has_gpu, settings.starts_learners) == (False, True)
-    assert DeadManSettings.read(_function(without_gpu, "DeadMan")).gpu_service is None
+    assert len(DeadManSettings.read(_function(without_gpu, "DeadMan")).families) == 1
 
 
 def test_the_gradient_function_starts_with_what_the_actor_is_told(

@@ -11,6 +11,7 @@ from tests.cdk.template import Synthesised, Variant, text
 Grants = set[tuple[str, str]]
 
 _CACHE = "arn:<AWS::Partition>:elasticache:<AWS::Region>:<AWS::AccountId>"
+_ECS = "arn:<AWS::Partition>:ecs:<AWS::Region>:<AWS::AccountId>"
 _REPOSITORY = (
     "arn:<AWS::Partition>:ecr:<AWS::Region>:<AWS::AccountId>:repository/"
     "cdk-hnb659fds-container-assets-${AWS::AccountId}-${AWS::Region}"
@@ -49,6 +50,9 @@ _IN_THE_VPC = _each(
     "ec2:DeleteNetworkInterface ec2:AssignPrivateIpAddresses ec2:UnassignPrivateIpAddresses",
     "*",
 )
+_FIND_AND_STOP_TASKS = _each("ecs:ListTasks", "* of <Cluster.Arn>") | _each(
+    "ecs:DescribeTasks ecs:StopTask", f"{_ECS}:task/<Cluster>/* of <Cluster.Arn>"
+)
 _ROLES: dict[str, Grants] = {
     "ActorRole": _connect("actor") | _log("ActorLogs") | _IN_THE_VPC,
     "GradientRole": _connect("actor") | _log("GradientLogs") | _IN_THE_VPC,
@@ -60,8 +64,17 @@ _ROLES: dict[str, Grants] = {
     )
     | _each("lambda:InvokeFunction", "<GradientLive>")
     | _each("lambda:GetAccountSettings", "*")
-    | _each("ecs:DescribeServices ecs:UpdateService", "<LearnerService>", "<CpuLearnerService>")
-    | _each("ecs:ListTasks", "* of <Cluster.Arn>")
+    | _each(
+        "ecs:RunTask",
+        f"{_ECS}:task-definition/nitro-cpu-learner:* of <Cluster.Arn>",
+        f"{_ECS}:task-definition/nitro-gpu-learner:* of <Cluster.Arn>",
+    )
+    | _each(
+        "iam:PassRole",
+        "<CpuLearnerTaskTaskRole.Arn> to ecs-tasks.amazonaws.com",
+        "<CpuLearnerTaskExecutionRole.Arn> to ecs-tasks.amazonaws.com",
+    )
+    | _FIND_AND_STOP_TASKS
     | _each(
         "dynamodb:GetItem dynamodb:PutItem dynamodb:DeleteItem dynamodb:ConditionCheckItem "
         "dynamodb:Query",
@@ -78,7 +91,7 @@ _ROLES: dict[str, Grants] = {
         "lambda:GetProvisionedConcurrencyConfig lambda:DeleteProvisionedConcurrencyConfig",
         "<ActorLive>",
     )
-    | _each("ecs:DescribeServices ecs:UpdateService", "<LearnerService>", "<CpuLearnerService>")
+    | _FIND_AND_STOP_TASKS
     | _each("dynamodb:GetItem", "<StoresJobs.Arn>"),
     "ScalerTaskExecutionRole": _start_task("Scaler")
     | _each("secretsmanager:DescribeSecret secretsmanager:GetSecretValue", "<StoresViewerToken>"),
@@ -116,6 +129,8 @@ def _condition(statement: dict[str, Any]) -> str:
             return f" below {prefix}"
         case {"ArnEquals": {"ecs:cluster": cluster}, **rest} if not rest:
             return f" of {text(cluster)}"
+        case {"StringEquals": {"iam:PassedToService": service}, **rest} if not rest:
+            return f" to {service}"
     return f" if {json.dumps(statement['Condition'])}"
 
 

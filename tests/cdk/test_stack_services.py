@@ -51,27 +51,37 @@ def test_the_scaler_is_small_and_always_on(synthesised: Synthesised) -> None:
     assert (service["LaunchType"], service["DesiredCount"]) == ("FARGATE", 1)
 
 
-def test_the_learner_asks_for_a_gpu_and_nobody_starts_it(synthesised: Synthesised) -> None:
+def test_the_learner_asks_for_a_gpu(synthesised: Synthesised) -> None:
     container = _container(synthesised, "Learner")
     assert container["ResourceRequirements"] == [{"Type": "GPU", "Value": "1"}]
     assert "SharedMemorySize" not in container["LinuxParameters"]
-    service = synthesised.named("AWS::ECS::Service", "Learner")
-    assert service["DesiredCount"] == 0
-    (strategy,) = service["CapacityProviderStrategy"]
-    assert text(strategy["CapacityProvider"]).startswith("<GpuCapacityProvider")
 
 
-def test_the_learner_on_cores_is_a_fargate_task_that_nobody_starts(
-    synthesised: Synthesised, variant: Variant
+def test_the_scaler_is_the_one_service_and_runs_learners_of_two_families(
+    synthesised: Synthesised,
 ) -> None:
+    assert len(synthesised.of_type("AWS::ECS::Service")) == 1
+    for kind, name in (("gpu", "Learner"), ("cpu", "CpuLearner")):
+        family = synthesised.named("AWS::ECS::TaskDefinition", name)["Family"]
+        assert family == f"nitro-{kind}-learner"
+        assert _value(synthesised, "Scaler", f"NITRO_ECS_{kind.upper()}_FAMILY") == family
+    provider = _value(synthesised, "Scaler", "NITRO_ECS_GPU_PROVIDER")
+    assert provider.startswith("<GpuCapacityProvider")
+    assert _value(synthesised, "Scaler", "NITRO_ECS_SECURITY_GROUP").startswith("<NetworkLearner")
+    near, both = (
+        json.loads(_value(synthesised, "Scaler", f"NITRO_ECS_{name}"))
+        for name in ("SUBNETS", "GPU_SUBNETS")
+    )
+    assert near == both[:1]
+    assert len(both) == 2
+    cluster = synthesised.only("AWS::ECS::ClusterCapacityProviderAssociations")
+    assert {"FARGATE", "FARGATE_SPOT"} < {text(p) for p in cluster["CapacityProviders"]}
+
+
+def test_the_learner_on_cores_is_a_fargate_task(synthesised: Synthesised, variant: Variant) -> None:
     task = synthesised.named("AWS::ECS::TaskDefinition", "CpuLearner")
     assert (task["Cpu"], task["Memory"]) == ("2048", "4096")
-    service = synthesised.named("AWS::ECS::Service", "CpuLearner")
-    assert (service["LaunchType"], service["DesiredCount"]) == ("FARGATE", 0)
-    network = service["NetworkConfiguration"]["AwsvpcConfiguration"]
-    gpu = synthesised.named("AWS::ECS::Service", "Learner")["NetworkConfiguration"]
-    assert network["SecurityGroups"] == gpu["AwsvpcConfiguration"]["SecurityGroups"]
-    assert network["AssignPublicIp"] == "ENABLED"  # it pulls its image itself
+    assert task["RequiresCompatibilities"] == ["FARGATE"]
     larger = variant(cpu_learner_vcpu=4, cpu_learner_memory_mb=8192)
     task = larger.named("AWS::ECS::TaskDefinition", "CpuLearner")
     assert (task["Cpu"], task["Memory"]) == ("4096", "8192")
@@ -101,18 +111,10 @@ def test_on_several_gpus_the_learner_has_a_rank_on_each(ranked: Synthesised) -> 
     assert _value(ranked, "Scaler", "NITRO_LEARNER_INSTANCE") == "g5.12xlarge", "the dearest"
 
 
-@pytest.mark.parametrize("service", _SERVICES)
-def test_there_are_never_two_of_a_service(synthesised: Synthesised, service: str) -> None:
-    deployment = synthesised.named("AWS::ECS::Service", service)["DeploymentConfiguration"]
+def test_there_are_never_two_scalers(synthesised: Synthesised) -> None:
+    deployment = synthesised.named("AWS::ECS::Service", "Scaler")["DeploymentConfiguration"]
     assert (deployment["MinimumHealthyPercent"], deployment["MaximumPercent"]) == (0, 100)
     assert deployment["DeploymentCircuitBreaker"] == {"Enable": True, "Rollback": True}
-
-
-def test_the_learner_comes_after_its_capacity_and_goes_before_it(synthesised: Synthesised) -> None:
-    (name,) = [n for n in synthesised.of_type("AWS::ECS::Service") if n.startswith("Learner")]
-    service = synthesised.template["Resources"][name]
-    (tie,) = synthesised.of_type("AWS::ECS::ClusterCapacityProviderAssociations")
-    assert tie in service["DependsOn"]
 
 
 def test_the_scaler_is_found_by_address_and_by_port(synthesised: Synthesised) -> None:
@@ -125,7 +127,13 @@ def test_the_scaler_is_found_by_address_and_by_port(synthesised: Synthesised) ->
     assert (registry["ContainerName"], registry["ContainerPort"]) == ("scaler", 8080)
 
 
-def test_at_most_one_machine_of_the_first_type_to_be_had(synthesised: Synthesised) -> None:
+def test_as_many_machines_as_learners_may_have_one_of_the_first_type_to_be_had(
+    synthesised: Synthesised, changed: Synthesised
+) -> None:
+    more = changed.only("AWS::AutoScaling::AutoScalingGroup")
+    assert (more["MinSize"], more["MaxSize"]) == ("0", "3")
+    assert _value(changed, "Scaler", "NITRO_MOST_GPU_LEARNERS") == "3"
+    assert _value(changed, "Scaler", "NITRO_MOST_CPU_LEARNERS") == "7"
     group = synthesised.only("AWS::AutoScaling::AutoScalingGroup")
     assert (group["MinSize"], group["MaxSize"]) == ("0", "1")
     policy = group["MixedInstancesPolicy"]
@@ -173,12 +181,10 @@ def test_a_stack_without_a_gpu_has_no_machine(
         "AWS::AutoScaling::AutoScalingGroup",
         "AWS::EC2::LaunchTemplate",
         "AWS::ECS::CapacityProvider",
-        "AWS::ECS::ClusterCapacityProviderAssociations",
         "AWS::IAM::InstanceProfile",
     }
-    assert len(without_gpu.of_type("AWS::ECS::Service")) == 2
     names = {v["Name"] for v in _container(without_gpu, "Scaler")["Environment"]}
-    assert not names & {"NITRO_ECS_SERVICE", "NITRO_LEARNER_INSTANCE"}
+    assert not names & {"NITRO_ECS_GPU_FAMILY", "NITRO_LEARNER_INSTANCE"}
 
 
 def test_a_budget_holds_whichever_machine_comes(synthesised: Synthesised) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from nitro.client.client import NitroClient
 from nitro.errors import CommandError
-from tests.cdk.deployed_containers import Cdk, Machine, cluster, explained, resource, task
+from tests.cdk.deployed_containers import Agent, Cdk, Machine, cluster, explained
 from tests.compose.waiting import has_ended, wait_for, wait_job
 from tests.e2e.runs import tiny
 
@@ -15,25 +15,21 @@ DEPLOYMENT: dict[str, list[str]] = {"learner_instance_types": []}
 
 
 def _num_learners() -> int:
-    service = resource("CpuLearnerService", "AWS::ECS::Service")
-    answer = boto3.client("ecs").describe_services(cluster=cluster(), services=[service])
-    return int(answer["services"][0]["desiredCount"])
+    tasks = boto3.client("ecs").list_tasks(cluster=cluster(), family="nitro-cpu-learner")
+    return len(tasks["taskArns"])
 
 
 def test_a_job_trains_on_cores_and_one_that_wants_a_gpu_is_refused(
-    deployed: Cdk, api: NitroClient, on_docker: Machine
+    deployed: Cdk, api: NitroClient, agent: Agent, on_docker: Machine
 ) -> None:
     with pytest.raises(CommandError, match="L-DB2E81BA"):
         api.submit(tiny(learner="gpu"))
     job_id = api.submit(tiny(learner="auto", warm="reuse")).job_id
     with explained(on_docker):
-        wait_for("capacity", lambda: _num_learners() or None)
-        service = resource("CpuLearnerService", "AWS::ECS::Service")
-        learner = on_docker.start(task(cluster(), service))
         job = wait_job(api, job_id, has_ended)
         assert (job.status, job.error, job.progress.rounds) == ("succeeded", None, 4)
         wait_for("capacity to go", lambda: _num_learners() == 0 or None)
-    on_docker.stop(learner)
+        wait_for("the learner to end", lambda: agent.ended.get(job_id) == [0] or None)
     kinds = {
         each["ResourceType"]
         for page in boto3.client("cloudformation")

@@ -22,7 +22,7 @@ ABSENT = {
     "learner": ("services.scaler", "functions.gradient", "nitro", "pip"),
 }
 BUDGET_MB = {"actor": 450, "scaler": 250, "emulator": 250}
-LEARNER_CPU_MB = 1500
+LEARNER_CPU_MB = 1400
 
 
 def python(deployable: str, source: str) -> str:

@@ -3,10 +3,11 @@
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import boto3
 import httpx
@@ -112,8 +113,8 @@ class Account:
     lambda_url: str
     table: str = field(default_factory=lambda: f"jobs-{uuid.uuid4().hex}")
     cluster: str = field(default_factory=lambda: f"cluster-{uuid.uuid4().hex}")
-    service: str = "learner"
-    cpu_service: str = "cpu-learner"
+    gpu_family: str = "gpu-learner"
+    cpu_family: str = "cpu-learner"
 
     def __post_init__(self) -> None:
         self.dynamodb = boto3.client("dynamodb")
@@ -123,8 +124,7 @@ class Account:
     def create(self) -> None:
         self.create_table()
         self.ecs.create_cluster(clusterName=self.cluster)
-        self.create_service(self.service)
-        self.create_service(self.cpu_service)
+        self.define_tasks()
 
     def create_table(self) -> None:
         self.dynamodb.create_table(
@@ -140,31 +140,35 @@ class Account:
             BillingMode="PAY_PER_REQUEST",
         )
 
-    def create_service(self, name: str) -> None:
-        task = self.ecs.register_task_definition(
-            family="learner", containerDefinitions=[{"name": "learner", "image": "x", "memory": 1}]
-        )
-        self.ecs.create_service(
-            cluster=self.cluster,
-            serviceName=name,
-            taskDefinition=task["taskDefinition"]["taskDefinitionArn"],
-            desiredCount=0,
+    def define_tasks(self) -> None:
+        for family in (self.gpu_family, self.cpu_family):
+            self.ecs.register_task_definition(
+                family=family, containerDefinitions=[{"name": "learner", "image": "x", "memory": 1}]
+            )
+
+    def lose_the_cluster(self) -> None:
+        """Have the scaler and the switch look for one that is not there."""
+        self.cluster = f"lost-{uuid.uuid4().hex}"
+
+    def run_a_learner(self, family: str, *, of: str = "a-job") -> None:
+        """Do what a scaler does for a job."""
+        self.ecs.run_task(
+            cluster=self.cluster, taskDefinition=family, launchType="FARGATE", startedBy=of
         )
 
-    def delete_service(self) -> None:
-        self.ecs.delete_service(cluster=self.cluster, service=self.service, force=True)
+    def run_a_learner_of_each_kind(self) -> None:
+        self.run_a_learner(self.gpu_family, of="on-gpu")
+        self.run_a_learner(self.cpu_family, of="on-cores")
 
-    def turn_on_the_learners(self) -> None:
-        for service in (self.service, self.cpu_service):
-            self.ecs.update_service(cluster=self.cluster, service=service, desiredCount=1)
+    def end_the_learners(self) -> None:
+        """Do what happens when all of them end by themselves."""
+        for arn in self.tasks():
+            self.ecs.stop_task(cluster=self.cluster, task=arn, reason="it ended")
 
-    def start_and_end_a_learner(self) -> None:
-        """Do what ECS does for a learner that ends by itself: moto's services start no tasks."""
-        started = self.ecs.run_task(
-            cluster=self.cluster, taskDefinition="learner", launchType="FARGATE"
-        )
-        (task,) = started["tasks"]
-        self.ecs.stop_task(cluster=self.cluster, task=task["taskArn"], reason="it ended")
+    def tasks(self, family: str | None = None) -> list[str]:
+        named = {} if family is None else {"family": family}
+        found = self.ecs.list_tasks(cluster=self.cluster, desiredStatus="RUNNING", **named)
+        return list(found["taskArns"])
 
     def remove(self) -> None:
         self.dynamodb.delete_table(TableName=self.table)
@@ -184,22 +188,22 @@ class Account:
             return 0
         return found["RequestedProvisionedConcurrentExecutions"]
 
-    def learners(self, service: str) -> int:
-        found = self.ecs.describe_services(cluster=self.cluster, services=[service])
-        return int(found["services"][0]["desiredCount"])
-
     def on(self) -> tuple[int, int, int]:
-        """Return (warm environments, learners with a GPU, learners without) asked for."""
-        return self.provisioned(), self.learners(self.service), self.learners(self.cpu_service)
+        """Return (warm environments, learners with a GPU, learners without) that are on."""
+        gpu, cpu = (len(self.tasks(family)) for family in (self.gpu_family, self.cpu_family))
+        return self.provisioned(), gpu, cpu
 
     def heartbeat(self) -> tuple[float, float]:
         key = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}}
         item = self.dynamodb.get_item(TableName=self.table, Key=key)["Item"]
         return float(item["at"]["N"]), float(item["until"]["N"])
 
-    def write_heartbeat(self, **times: float) -> None:
-        item = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}}
-        item |= {name: {"N": str(time)} for name, time in times.items()}
+    def write_heartbeat(
+        self, *, at: float, until: float, jobs: Mapping[str, float] | None = None
+    ) -> None:
+        covered = {} if jobs is None else {"jobs": {"M": {j: _number(t) for j, t in jobs.items()}}}
+        key = {"pk": {"S": "SCALER"}, "sk": {"S": "HEARTBEAT"}}
+        item: Any = {**key, "at": _number(at), "until": _number(until), **covered}
         self.dynamodb.put_item(TableName=self.table, Item=item)
 
     def look_of_the_switch(self, now: float) -> list[str]:
@@ -210,8 +214,7 @@ class Account:
                 function=FUNCTION,
                 qualifier=ALIAS,
                 cluster=self.cluster,
-                gpu_service=self.service,
-                cpu_service=self.cpu_service,
+                families=(self.cpu_family, self.gpu_family),
                 silent_after_s=SILENT_AFTER_S,
             )
         )
@@ -219,7 +222,11 @@ class Account:
             answer = watch(switch, now=now, silent_after_s=SILENT_AFTER_S)
         finally:
             switch.close()
-        return list(answer["closed"])
+        return sorted(name.partition(" (")[0] for name in answer["closed"])
+
+
+def _number(time: float) -> dict[str, str]:
+    return {"N": str(time)}
 
 
 @dataclass
@@ -238,12 +245,23 @@ class LivingScaler:
             pass
         return job_id
 
-    def lease(self, kind: str = "gpu") -> Lease:
-        body = {"learner_id": f"{kind}-learner", "kind": kind, "wait_s": 0}
+    def lease(self, job_id: str, kind: str = "gpu") -> Lease:
+        """Lease a job as the learner that was started for it does."""
+        self.time.settle()
+        body = {"learner_id": f"of-{job_id}", "kind": kind, "job_id": job_id, "wait_s": 0}
         response = self.http.post("/v1/leases", json=body)
         assert response.status_code == 200, response.text
         self.time.settle()
         return Lease.model_validate_json(response.content)
+
+    def beat(self, lease: Lease) -> None:
+        assert self.http.put(f"/v1/leases/{lease.lease_id}").status_code == 200
+
+    def open_round(self, lease: Lease) -> None:
+        """Have the job's first round planned: from then on its time counts."""
+        request = {"lease_id": lease.lease_id, "attempt": 0, "policy_version": 0}
+        answer = self.http.post(f"/v1/jobs/{lease.job.job_id}/rounds/0", json=request)
+        assert answer.status_code == 200, answer.text
 
     def finish(self, lease: Lease, *, status: str = "succeeded", why: str = "max_rounds") -> None:
         request = FinishRequest.model_validate(
@@ -279,8 +297,13 @@ def living_scaler(
             "lambda_endpoint_url": account.lambda_url,
             "provisioned_concurrency": 64,
             "ecs_cluster": account.cluster,
-            "ecs_service": account.service,
-            "ecs_cpu_service": account.cpu_service,
+            "ecs_cpu_family": account.cpu_family,
+            "ecs_subnets": ["subnet-1"],
+            "ecs_security_group": "sg-1",
+            "ecs_gpu_family": account.gpu_family,
+            "ecs_gpu_subnets": ["subnet-1"],
+            "ecs_gpu_provider": "FARGATE",  # moto has no machines that come for a task
+            "most_gpu_learners": 3,
             "table": account.table,
             "shutdown_wait_s": 1,
             **changes,

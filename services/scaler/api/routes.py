@@ -131,8 +131,8 @@ def _add_lease_routes(routes: APIRouter, parts: Components) -> None:
     )
     async def claim(body: LeaseRequest, request: Request) -> Response:
         """Claim a job, waiting up to `wait_s` for one."""
-        if body.job_id is None:
-            parts.capacity.heard_from(body.learner_id, body.kind, body.trouble)
+        if body.job_id is None or body.kind is not None:
+            parts.capacity.heard_from(body)
         lease = None if body.trouble else await _claim(parts, body, request)
         if lease is None:
             return Response(status_code=HTTPStatus.NO_CONTENT)

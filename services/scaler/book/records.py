@@ -13,7 +13,14 @@ from services.scaler.scaling.base import NoiseMemory, RoundCosts
 from shared.cache.arrivals import Mode
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import FINISHED, Job
-from shared.contracts.message import Count, Identifier, Message, NonNegativeFloat, PositiveInt
+from shared.contracts.message import (
+    Count,
+    Identifier,
+    Message,
+    NonNegativeFloat,
+    Number,
+    PositiveInt,
+)
 from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
 from shared.contracts.views.events import JobEvent
 from shared.contracts.views.jobs import JobSummary
@@ -103,6 +110,24 @@ class OpenGradients(Message):
     reserved_usd: NonNegativeFloat
 
 
+class LearnerStart(Message):
+    """The newest task that was asked for to train a job."""
+
+    number: PositiveInt
+    """How many have been asked for in all. With the job's id it names the request: repeated, the
+    same request starts nothing."""
+    at: Number
+    """When it was asked for, in Unix seconds."""
+    since: Number
+    """Since when the job has waited for a learner that was asked for."""
+    vain: Count = 0
+    """Tasks before it, since then, that ended without taking the job."""
+    num_leases: Count
+    """Leases of the job by then."""
+    task: str | None = None
+    """The task's ARN; None until ECS has said that it runs it."""
+
+
 class JobRecord(Message):
     """One job and the scaler's book-keeping about it."""
 
@@ -113,6 +138,8 @@ class JobRecord(Message):
     idempotency_key: str | None = None
     """Under which it was submitted."""
     lease: LeaseRecord | None = None
+    start: LearnerStart | None = None
+    """The task that trains it, or is to; None where learners are not started for jobs."""
     settled_usd: NonNegativeFloat = 0.0
     open_attempts: tuple[OpenAttempt, ...] = ()
     open_gradients: tuple[OpenGradients, ...] = ()

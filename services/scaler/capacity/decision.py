@@ -1,12 +1,12 @@
-"""How much capacity the jobs are worth: warm actors and a learner, decided from values alone.
+"""How much capacity the jobs are worth: warm actors and learners, decided from values alone.
 
 Both are billed while they are on, used or not, so both exist exactly as long as a job does, and no
-more environments are warm than one of its rounds can still need. A job counts from the moment it is
-queued where the learner has to be started first (that takes minutes, in which actors warm up too),
-and from its lease where a learner is always there. A job that has reached its time limit, or
-all its money, counts no more: a stuck one costs a bounded sum. A queued
-job has no such limit: it may wait for longer behind another one. How long it waits for a learner
-that does not come is bounded elsewhere.
+more environments are warm than its jobs' rounds can still need. A job counts from the moment it is
+queued where its learner has to be started first, and from its lease where a learner is always
+there. Environments warm up while its learner starts, which takes a minute or more, and not while it
+waits for others to make room. A job that has reached its time limit, or all its money, counts no
+more: a stuck one costs a bounded sum. A queued job has no such limit: it may wait for longer behind
+others. How long it waits for a learner that was asked for is bounded elsewhere.
 """
 
 import math
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from services.scaler.book.records import JobRecord
 from services.scaler.money.kept_warm import kept_warm
 from shared.contracts.jobs import JobStatus
-from shared.contracts.learner_kind import LearnerKind
 
 LIVE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 """Jobs that have not ended."""
@@ -26,8 +25,8 @@ GRACE_S = 600.0
 """Past its time limit a job is told to stop; this much later capacity ends anyway. Of its budget it
 is told while there is money for its end, so it has no such time beyond that."""
 WARM_BEFORE_LEASE_S = 900.0
-"""How long environments are kept warm for a queued job: as long as a learner takes to start. Where
-none is to be had they would wait for days, at no job's expense."""
+"""How long environments are kept warm for a job without a learner: as long as one takes to start.
+Where none is to be had they would wait for days, at no job's expense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,34 +48,14 @@ class CapacityRule:
     """How long an external job waits for its client."""
 
 
-def of_kind(jobs: Sequence[JobRecord], kind: LearnerKind) -> list[JobRecord]:
-    """Return the jobs that such a learner trains."""
-    return [record for record in jobs if record.job.learner == kind]
-
-
-def learners_wanted(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> int:
-    """Return how many learners should be on for the jobs of a kind that have not ended: 0 or 1."""
-    return int(rule.starts_learner and any(counts(record, rule, now) for record in jobs))
-
-
-def environments_wanted(
-    jobs: Sequence[JobRecord],
-    rule: CapacityRule,
-    now: float,
-    *,
-    learner_seen_at: float = -math.inf,
-) -> int:
-    """Return how many environments the jobs of a kind that have not ended are worth keeping warm.
-
-    `learner_seen_at` is when a learner last held one of them: where one is, it takes up the next.
-    """
-    learner_late = now >= learner_seen_at + WARM_BEFORE_LEASE_S
-    warm = [
+def environments_wanted(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> int:
+    """Return how many environments the jobs that have not ended are worth keeping warm."""
+    warm = sum(
         kept_warm(record)
         for record in jobs
-        if counts(record, rule, now) and not (learner_late and _waits_long(record, now))
-    ]
-    return min(rule.provisioned, max(warm, default=0))
+        if counts(record, rule, now) and (not rule.starts_learner or _has_learner(record, now))
+    )
+    return min(rule.provisioned, warm)
 
 
 def environments_allowed(
@@ -97,10 +76,13 @@ def environments_allowed(
     return min(wanted, max(configured, unreserved - ALWAYS_UNRESERVED))
 
 
-def allowed_until(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> float | None:
-    """Return until when these jobs may keep capacity on at most; None when none may."""
-    ends = [_ends_by(record, rule, now) for record in jobs if counts(record, rule, now)]
-    return max(ends, default=None)
+def allowed_until(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> dict[str, float]:
+    """Return until when each of the jobs that may keep capacity on may at most.
+
+    Returns:
+        Unix seconds, by the job's id.
+    """
+    return {r.job.job_id: _ends_by(r, rule, now) for r in jobs if counts(r, rule, now)}
 
 
 def is_held(record: JobRecord, now: float) -> bool:
@@ -147,9 +129,13 @@ def counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
     return now < _ends_by(record, rule, now)
 
 
-def _waits_long(record: JobRecord, now: float) -> bool:
-    """Whether a job waits for longer than a learner takes to start."""
-    return record.job.status == "queued" and now >= queued_at(record) + WARM_BEFORE_LEASE_S
+def _has_learner(record: JobRecord, now: float) -> bool:
+    """Whether a learner has a job, had it just now, or was asked for not too long ago."""
+    start, lease = record.start, record.lease
+    lately = [] if lease is None else [lease.expires_at]
+    if start is not None and start.at >= queued_at(record):
+        lately.append(start.since)
+    return now < max(lately, default=-math.inf) + WARM_BEFORE_LEASE_S
 
 
 def _ends_by(record: JobRecord, rule: CapacityRule, now: float) -> float:

@@ -11,7 +11,6 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from services.scaler.off_loop import OffLoop
-from shared.contracts.learner_kind import LearnerKind
 
 PARTITION = "SCALER"
 SORT = "HEARTBEAT"
@@ -26,8 +25,8 @@ class HeartbeatError(RuntimeError):
 class Heartbeat:
     """Writes into a DynamoDB table when the scaler lived (`at`), and until when what may be on.
 
-    `gpu_until` and `cpu_until` are for the learner of each kind. `until`, the later of both, is for
-    environments kept warm. All are Unix seconds; 0 means off.
+    `jobs` says so of the learner of each job. `until`, the latest of them, is for environments kept
+    warm. All are Unix seconds; 0 means off.
     """
 
     def __init__(self, threads: OffLoop, *, table: str, region: str, timeout_s: float) -> None:
@@ -43,20 +42,20 @@ class Heartbeat:
             ),
         )
 
-    async def beat(self, *, at: float, until: Mapping[LearnerKind, float | None]) -> None:
-        """Say that the scaler lived at `at`, and until when jobs of each kind may keep capacity on.
+    async def beat(self, *, at: float, until: Mapping[str, float]) -> None:
+        """Say that the scaler lived at `at`, and until when each job may keep capacity on.
 
         Raises:
             HeartbeatError: DynamoDB cannot be reached or refuses.
         """
-        by_kind = {f"{kind}_until": kind_until or 0.0 for kind, kind_until in until.items()}
-        times = {"at": at, "until": max(by_kind.values()), **by_kind}
-        item = {name: {"N": f"{time:.0f}"} for name, time in times.items()}
+        times = {"at": at, "until": max(until.values(), default=0.0)}
+        item = {name: _number(time) for name, time in times.items()}
+        jobs = {job_id: _number(job_until) for job_id, job_until in until.items()}
         try:
             await self._threads.run(
                 self._client.put_item,
                 TableName=self._table,
-                Item={"pk": {"S": PARTITION}, "sk": {"S": SORT}, **item},
+                Item={"pk": {"S": PARTITION}, "sk": {"S": SORT}, **item, "jobs": {"M": jobs}},
             )
         except (BotoCoreError, ClientError, OSError) as error:
             raise HeartbeatError(
@@ -66,3 +65,7 @@ class Heartbeat:
     def close(self) -> None:
         """Close idle connections."""
         self._client.close()
+
+
+def _number(time: float) -> dict[str, str]:
+    return {"N": f"{time:.0f}"}

@@ -30,16 +30,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def environments_to_keep(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> int:
-    """Return how many environments are to be kept: started once, and of use to a job in hand.
-
-    Jobs that run side by side share them, as they do provisioned ones.
-    """
-    kept = [
+    """Return how many environments are to be kept: started once, and of use to a job in hand."""
+    return sum(
         min(record.environments, kept_by_pings(record))
         for record in jobs
         if is_held(record, now) and counts(record, rule, now)
-    ]
-    return max(kept, default=0)
+    )
 
 
 @dataclass(kw_only=True, eq=False)

@@ -25,6 +25,7 @@ _NOBODY = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Heard:
     kind: MachineKind | None
+    job_id: str | None
     trouble: str | None
     at: float
 
@@ -38,26 +39,39 @@ class LearnersHeard:
         self._heard: dict[str, _Heard] = {}
 
     def note(
-        self, learner_id: str, kind: MachineKind | None, trouble: str | None, now: float
+        self,
+        learner_id: str,
+        kind: MachineKind | None,
+        trouble: str | None,
+        now: float,
+        *,
+        job_id: str | None = None,
     ) -> bool:
         """Take what a learner said; return whether it is able or unable to work since now."""
         before = self._heard.get(learner_id)
         heard = {name: each for name, each in self._heard.items() if now < each.at + _FORGOTTEN_S}
         newest = sorted(heard.items(), key=lambda item: item[1].at)[-_MOST:]
-        said = _Heard(kind=kind, trouble=trouble, at=now)
+        said = _Heard(kind=kind, job_id=job_id, trouble=trouble, at=now)
         self._heard = {**dict(newest), learner_id: said}
         return trouble != (None if before is None else before.trouble)
 
+    def trouble_with(self, job_id: str, now: float) -> str | None:
+        """Return what keeps the learner that was started for a job from training it, if it said."""
+        own = [h for h in self._heard.values() if h.job_id == job_id and now < h.at + _FORGOTTEN_S]
+        newest = max(own, key=lambda heard: heard.at, default=None)
+        if newest is None or newest.trouble is None:
+            return None
+        return f"its learner, which says: {newest.trouble}"
+
     def why_waits(
-        self, jobs: Sequence[JobRecord], kind: MachineKind, now: float, *, started: bool
+        self, jobs: Sequence[JobRecord], kind: MachineKind, now: float
     ) -> tuple[str | None, float]:
-        """Return why no learner takes the jobs of a kind that wait for one.
+        """Return why none of the learners that are always there takes the jobs that wait for one.
 
         Args:
             jobs: All that have not ended.
             kind: What trains them.
             now: Unix seconds.
-            started: Whether learners of the kind are started for jobs, and may be under way.
 
         Returns:
             The reason, None where there is none, and in how many seconds there may be one.
@@ -75,8 +89,6 @@ class LearnersHeard:
         troubles = [f"{name} says: {each.trouble}" for name, each in able.items() if each.trouble]
         if troubles and len(troubles) == len(able):
             return f"a learner that can work; {'; '.join(troubles)}", math.inf
-        if started:
-            return None, math.inf
         heard_at = max((each.at for each in able.values()), default=self._since)
         left_s = max(heard_at, *map(queued_at, waiting)) + SILENT_S - now
         return (None, left_s) if left_s > 0 else (_NOBODY, math.inf)

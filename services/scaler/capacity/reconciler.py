@@ -28,19 +28,20 @@ from services.scaler.capacity.decision import (
     environments_allowed,
     environments_wanted,
     is_held,
-    learners_wanted,
     limits_at,
-    of_kind,
 )
+from services.scaler.capacity.ecs_tasks import LearnerCapacityError
 from services.scaler.capacity.heartbeat import Heartbeat, HeartbeatError
 from services.scaler.capacity.keep_alive import KeepAlive, environments_to_keep
-from services.scaler.capacity.learner import LearnerCapacityError, StartedLearner
 from services.scaler.capacity.learners_heard import LearnersHeard
+from services.scaler.capacity.staffing import Staffing
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import started_by_pings
+from services.scaler.money.kept_warm import kept_by_pings
 from shared.contracts.jobs import FINISHED, Job, Wait
-from shared.contracts.learner_kind import LEARNER_KINDS, MACHINE_KINDS, LearnerKind, MachineKind
+from shared.contracts.learner_kind import MACHINE_KINDS, LearnerKind
+from shared.contracts.leases import LeaseRequest
 from shared.service.threads import essential_task
 
 _LOG = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ _EXPECTED = (LambdaApiError, LearnerCapacityError, HeartbeatError, StoreError)
 _AGAIN = "failed at the last look and is tried again at the next; the scaler's log says why"
 
 _UNANNOUNCED = "nothing is opened before the heartbeat says so"
+
+_Step = Callable[[Sequence[JobRecord]], Awaitable[str | None]]
 
 
 class Alarm:
@@ -79,8 +82,8 @@ class CapacityReconciler:
     book: Book
     rule: CapacityRule
     function: LambdaFunction
-    learners: Sequence[StartedLearner]
-    """Those that are started for jobs; none where a learner is always there."""
+    staffing: Staffing | None
+    """Starts learners for jobs; None where they are always there."""
     heartbeat: Heartbeat | None
     """None where no dead-man switch listens."""
     metrics: Metrics
@@ -97,14 +100,14 @@ class CapacityReconciler:
 
     def __post_init__(self) -> None:
         self._announced = True
-        self._learner_seen_at = dict.fromkeys(LEARNER_KINDS, -math.inf)
         self._asked = 0
         self._ready = 0
         self._ping_in_s = math.inf
-        self._cold_pings: dict[str, int] = {}
+        self._cold_pings = 0
         self._next_end_in_s = math.inf
         self._problems: dict[str, str] = {}
         self._waits: dict[LearnerKind, str] = {}
+        self._job_waits: dict[str, str] = {}
         self._heard = LearnersHeard(since=self.now())
         self._task: asyncio.Task[None] | None = None
 
@@ -118,14 +121,17 @@ class CapacityReconciler:
         """What is not as it should be, by name; empty when all is well."""
         return dict(self._problems)
 
-    def heard_from(self, learner_id: str, kind: MachineKind | None, trouble: str | None) -> None:
+    def heard_from(self, asked: LeaseRequest) -> None:
         """Take what a learner said when it asked for work."""
-        if self._heard.note(learner_id, kind, trouble, self.now()):
+        said = self._heard.note(
+            asked.learner_id, asked.kind, asked.trouble, self.now(), job_id=asked.job_id
+        )
+        if said:
             self.reconcile()
 
     def shown(self, job: Job) -> Job:
         """Return a job with why no learner takes it, as last seen."""
-        why = self._waits.get(job.learner)
+        why = self._job_waits.get(job.job_id) or self._waits.get(job.learner)
         if why is None or job.waits_for is not None or job.status in (*FINISHED, "checking"):
             return job
         return job.model_copy(update={"waits_for": Wait(reason=why)})
@@ -143,8 +149,8 @@ class CapacityReconciler:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        for learner in self.learners:
-            learner.service.close()
+        if self.staffing is not None:
+            self.staffing.close()
         if self.heartbeat is not None:
             self.heartbeat.close()
 
@@ -156,25 +162,26 @@ class CapacityReconciler:
         """Make one round of all steps; return after how long to look again."""
         problems: dict[str, str] = {}
         self._next_end_in_s = math.inf
-        steps: dict[str, Callable[[Sequence[JobRecord]], Awaitable[str | None]]] = {
+        staffing: dict[str, _Step] = {}
+        if self.staffing is not None:
+            staffing["learner_tasks"] = partial(self._staff, self.staffing)
+        steps: dict[str, _Step] = {
             "heartbeat": self._beat,
+            **staffing,
             "provisioned_concurrency": self._warm,
-            **{f"{each.kind}_learner": partial(self._staff, each) for each in self.learners},
             "overdue_jobs": self._watch,
             "clients": self._watch_clients,
-            **{f"{each.kind}_learner_starts": partial(self._wait, each) for each in self.learners},
             "pings": self._ping,
             "learners": self._listen,
         }
         try:
             await self.book.catch_up()
-            jobs = self.book.with_status(LIVE)
         except Exception as error:
             problems["jobs"] = self._failed("jobs", error)
         else:
             for name, step in steps.items():
                 try:
-                    problem = await step(jobs)
+                    problem = await step(self.book.with_status(LIVE))
                 except Exception as error:
                     # The task outlives every surprise: one refusal must not leave the rest on.
                     problem = self._failed(name, error)
@@ -191,10 +198,7 @@ class CapacityReconciler:
         if self.heartbeat is not None:
             self._announced = False
             now = self.now()
-            until = {
-                kind: allowed_until(of_kind(jobs, kind), self.rule, now) for kind in LEARNER_KINDS
-            }
-            await self.heartbeat.beat(at=now, until=until)
+            await self.heartbeat.beat(at=now, until=allowed_until(jobs, self.rule, now))
             self._announced = True
 
     async def _warm(self, jobs: Sequence[JobRecord]) -> str | None:
@@ -203,7 +207,7 @@ class CapacityReconciler:
         configured, ready = found.asked, min(found.ready, found.asked)
         # Of those that failed nothing comes by itself: the next look is early enough.
         self._asked, self._ready = ready if found.failed else configured, ready
-        wanted = self._environments_wanted(jobs)
+        wanted = environments_wanted(jobs, self.rule, self.now())
         num = environments_allowed(wanted, self.rule)
         if num > configured:
             if not self._announced:
@@ -233,51 +237,54 @@ class CapacityReconciler:
             "no more; raise the Lambda quota 'Concurrent executions' (L-B99A9384)"
         )
 
-    def _environments_wanted(self, jobs: Sequence[JobRecord]) -> int:
-        """Return how many the jobs are worth. Jobs of both kinds use the same environments."""
-        now, numbers = self.now(), []
-        for kind, seen_at in self._learner_seen_at.items():
-            own = of_kind(jobs, kind)
-            if any(is_held(record, now) for record in own):
-                seen_at = self._learner_seen_at[kind] = now
-            numbers.append(environments_wanted(own, self.rule, now, learner_seen_at=seen_at))
-        return max(numbers)
-
     async def _ping(self, jobs: Sequence[JobRecord]) -> None:
-        started = self.keep_alive.take_started()
-        # Jobs that run side by side share environments, and pay for all they use.
-        held = (record.job.job_id for record in jobs if is_held(record, self.now()))
-        self._cold_pings = {job_id: started + self._cold_pings.get(job_id, 0) for job_id in held}
-        for job_id, num in self._cold_pings.items():
-            if num:
+        """Have idle environments pinged, and tell jobs of those that pings had to start.
+
+        Jobs that run side by side share environments: each of these is one job's, whichever.
+        """
+        self._cold_pings += self.keep_alive.take_started()
+        for record in jobs:
+            num = min(self._cold_pings, kept_by_pings(record))
+            if num and is_held(record, self.now()):
                 # Where the store refuses, they are still there at the next look.
-                told = partial(started_by_pings, num=num)
-                await self.book.change(job_id, told)
-                self._cold_pings[job_id] = 0
+                await self.book.change(record.job.job_id, partial(started_by_pings, num=num))
+                self._cold_pings -= num
+        self._cold_pings = 0
         self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.rule, self.now()))
 
     async def _listen(self, jobs: Sequence[JobRecord]) -> str | None:
         """Say why no learner takes the jobs that wait for one."""
-        started = {learner.kind for learner in self.learners}
+        if self.staffing is not None:
+            return self._troubles(jobs)
         waits: dict[LearnerKind, str] = {}
         for kind in MACHINE_KINDS:
-            why, in_s = self._heard.why_waits(jobs, kind, self.now(), started=kind in started)
+            why, in_s = self._heard.why_waits(jobs, kind, self.now())
             self._next_end_in_s = min(self._next_end_in_s, in_s)
             if why is not None:
                 waits[kind] = why
         self._waits = waits
         return "; ".join(f"{kind} jobs wait for {why}" for kind, why in waits.items()) or None
 
-    async def _staff(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
-        wanted = learners_wanted(of_kind(jobs, learner.kind), self.rule, self.now())
-        desired = await learner.service.desired()
-        if wanted > desired and not self._announced:
-            raise HeartbeatError(_UNANNOUNCED)
-        if desired != wanted:
-            change = {"kind": learner.kind, "from": desired, "to": wanted}
-            _LOG.info("learner's desired count changes", extra=change)
-            await learner.service.set_desired(wanted)
-        self.metrics.learners.labels(kind=learner.kind).set(wanted)
+    def _troubles(self, jobs: Sequence[JobRecord]) -> str | None:
+        """Say what keeps learners that were started for jobs from training them."""
+        now = self.now()
+        found = {
+            record.job.job_id: self._heard.trouble_with(record.job.job_id, now)
+            for record in jobs
+            if not is_held(record, now)
+        }
+        troubles = {job_id: why for job_id, why in found.items() if why is not None}
+        self._job_waits |= troubles
+        return "; ".join(f"{job_id} waits for {why}" for job_id, why in troubles.items()) or None
+
+    async def _staff(self, staffing: Staffing, jobs: Sequence[JobRecord]) -> str | None:
+        """Bring the learners' tasks to what the jobs are worth; say for what some of them wait."""
+        done = await staffing.look(jobs, may_run=self._announced)
+        self._job_waits = done.waits
+        self._next_end_in_s = min(self._next_end_in_s, done.look_in_s)
+        for kind, num in done.on.items():
+            self.metrics.learners.labels(kind=kind).set(num)
+        return None if self._announced else _UNANNOUNCED
 
     async def _watch(self, jobs: Sequence[JobRecord]) -> str | None:
         late = self._past(limits_at(jobs, self.rule, self.now()))
@@ -308,23 +315,6 @@ class CapacityReconciler:
         coming = (at - now for at in ends.values() if at > now)
         self._next_end_in_s = min(self._next_end_in_s, *coming, math.inf)
         return [job_id for job_id, at in ends.items() if at <= now]
-
-    async def _wait(self, learner: StartedLearner, jobs: Sequence[JobRecord]) -> None:
-        """End jobs for which learners are started in vain, and look again without them."""
-        own = of_kind(jobs, learner.kind)
-        ended, refused = None, None
-        try:
-            ended = await learner.service.ended() if own else frozenset()
-        except LearnerCapacityError as error:
-            refused = error
-        given_up = learner.wait.given_up(own, ended, self.now())
-        for job_id, why in given_up.items():
-            _LOG.warning("job waited for a learner in vain", extra={"job": job_id, "why": why})
-            await self.expire(job_id, why, None)
-        if given_up:
-            self.alarm.ring()
-        if refused is not None:
-            raise refused
 
     def _failed(self, name: str, error: Exception) -> str:
         self.metrics.capacity_failures.labels(part=name).inc()

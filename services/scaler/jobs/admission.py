@@ -3,8 +3,9 @@
 Once the actor image has said what the environment is, the job is held against the account's
 concurrency, the cache's memory and its own budget. Every refusal names the field and the numbers.
 
-Jobs with the same kind of learner run one after the other, and those of the other kind beside them:
-the cache has to hold the largest of each, and all external ones. What an ended job leaves there
+Where each job has a learner of its own, the cache has to hold all that have not ended. Elsewhere
+jobs with the same kind of learner run one after the other, and those of the other kind beside them:
+there it has to hold the largest of each, and all external ones. What an ended job leaves there
 expires within an hour, or goes with the job; it is not counted.
 """
 
@@ -72,6 +73,7 @@ class Admission:
         files: ArtifactStore | None = None,
         has_gpu: bool = True,
         cache_node: str | None = None,
+        side_by_side: bool = False,
     ) -> None:
         self._catalogue = catalogue
         self._quota = quota
@@ -80,6 +82,7 @@ class Admission:
         self._cache_bytes = cache_memory_mb * _MB
         self._files = files
         self._has_gpu = has_gpu
+        self._side_by_side = side_by_side
         self.cache_node = cache_node
         """The cache's node on AWS; None elsewhere."""
 
@@ -164,14 +167,14 @@ class Admission:
         return [*self._learner_errors(learner), *full]
 
     def _beside(self, learner: LearnerKind) -> int:
-        """Return what live jobs beside one with such a learner may keep in the cache at most.
-
-        Jobs of one kind run one after the other, but for external ones: each has its own client.
-        """
+        """Return what live jobs beside one with such a learner may keep in the cache at most."""
         sizes: defaultdict[LearnerKind, list[int]] = defaultdict(list)
         for job in (record.job for record in self._live()):
             if job.environment is not None:
                 sizes[job.learner].append(round_bytes(job.spec, job.environment))
+        if self._side_by_side:
+            return sum(sum(each) for each in sizes.values())
+        # Each external job has its own client.
         clients = sum(sizes.pop("external", ()))
         return clients + sum(max(each) for kind, each in sizes.items() if kind != learner)
 

@@ -70,10 +70,8 @@ def cache_errors(
         steps, name = spec.steps_of(spec.actors.max), spec.size_field
         taken, wait = "", ""
         if beside:
-            taken = (
-                f" and a job with the other kind of learner may take {beside / _MB:.0f} MB of it"
-            )
-            wait = "wait until that job has ended, "
+            taken = f" and other jobs may take {beside / _MB:.0f} MB of it"
+            wait = "wait until one of them has ended, "
         message = (
             f"{rounds} of {spec.actors.max} actors with {steps} steps "
             f"may take {needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB{taken}; "

@@ -70,7 +70,7 @@ class FinishService:
         """Return a job's bill so far, with one page of its lines."""
         record = found(self.book.job(job_id), "job", job_id)
         spending, spec, kind = self.spending, record.job.spec, record.job.learner
-        basis = spending.basis.with_learner(kind)
+        basis = spending.basis.with_learner(kind, spec.learner_task)
         sums = self._tally.of(job_id)
         lines = tuple(self.book.lines(job_id, skip=first, limit=limit)) if limit else ()
         upto = first + len(lines)
@@ -89,19 +89,24 @@ class FinishService:
             assumptions=assumptions(
                 basis,
                 spending.clock,
-                self.learners[kind],
+                self._learner(record.job),
                 warm=spec.warm or "provisioned",
                 open_rounds=min(spec.open_rounds, spec.stop.max_rounds),
                 compared=bool(serverful),
             ),
         )
 
+    def _learner(self, job: Job) -> str:
+        """Return what a job's learner is billed as."""
+        kind = self.learners[job.learner]
+        return job.spec.learner_task.described(kind) if job.learner == "cpu" else kind
+
     def _serverful(self, record: JobRecord, basis: CostBasis) -> tuple[ServerfulCost, ...]:
         """Return the comparison with the paper's servers, and with the job's own learner.
 
         Those that the price table does not know are left out.
         """
-        wall_s, learner = record.serverful_wall_s, self.learners[record.job.learner]
+        wall_s, learner = record.serverful_wall_s, self._learner(record.job)
         papers = PAPER_SERVERS if PAPER_SERVERS.priced_in(basis.prices) else None
         costs = [
             None if papers is None else serverful_cost(wall_s, papers, basis.prices),

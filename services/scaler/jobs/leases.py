@@ -48,7 +48,8 @@ class LeaseService:
     ) -> Lease | None:
         """Lease the oldest job of a kind, or of any, that nobody trains; or return None.
 
-        An external job is leased by its id alone.
+        An external job is leased by its id alone, and one whose learner was started for it by its
+        id and kind.
 
         A learner that asks for work has none. A lease in its name is that of a process before it,
         or of an answer that never reached it: that job is free at once.
@@ -74,7 +75,7 @@ class LeaseService:
                     expires_in_s=self.ttl_s,
                     heartbeat_every_s=self.heartbeat_every_s,
                     epoch=record.num_leases,
-                    cache_url=None if job_id is None else self.cache_url,
+                    cache_url=self.cache_url if job.learner == "external" else None,
                 )
         return None
 
@@ -82,7 +83,8 @@ class LeaseService:
         """Return the jobs that a request may be answered with, the oldest first."""
         if job_id is not None:
             record = await self.book.find(job_id)
-            return [record] if record is not None and record.job.learner == "external" else []
+            learner = "external" if kind is None else kind
+            return [record] if record is not None and record.job.learner == learner else []
         await self.book.catch_up()
         return [
             record
@@ -122,9 +124,8 @@ class LeaseService:
             freed = stop_holding(record, self.now())
             status = "queued" if record.job.status == "running" else record.job.status
             job = record.job.model_copy(update={"status": status})
-            updated: dict[str, object] = {"lease": None, "job": job}
-            if job.learner == "external":
-                updated["queued_at"] = self.now()  # its client has a new term to come back
+            # Its client has a new term to come back, and its next learner one to come.
+            updated = {"lease": None, "job": job, "queued_at": self.now()}
             return Change(record=freed.model_copy(update=updated))
 
         record = self.book.job_of_lease(lease_id)
@@ -202,8 +203,18 @@ class LeaseService:
                 "job": job,
                 "num_leases": record.num_leases + 1,
                 "lost_leases": lost,
+                "wall_started_at": _without_wait(record, now),
             }
             return Change(record=held.model_copy(update=updated))
 
         record = await self.change(job_id, decide)
         return record if taken else None
+
+
+def _without_wait(record: JobRecord, now: float) -> float | None:
+    """Return when the job's time began, moved by how long no learner has had it until now."""
+    begun = record.wall_started_at
+    if begun is None:
+        return None
+    let_go_at = record.queued_at if record.lease is None else record.lease.expires_at
+    return begun if let_go_at is None else begun + max(0.0, now - max(begun, let_go_at))

@@ -7,7 +7,8 @@ hangs, or is replaced again and again, keeps learner, cache and warm environment
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from services.scaler.book.records import (
     AttemptKey,
@@ -27,6 +28,7 @@ from services.scaler.money.ledger import (
 )
 from services.scaler.money.round_means import with_round
 from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import Job
 from shared.money.costs import CostBasis
 
 Billed = tuple[JobRecord, tuple[LedgerLine, ...]]
@@ -101,6 +103,9 @@ class Spending:
     """Prices and sizes of the deployment."""
     clock: Clock
     """What bills time-based items."""
+    num_held: Callable[[], int] = field(default=lambda: 1)
+    """How many jobs learners hold: what is there once for all of them, cache and scaler, is billed
+    to each in equal parts. A budget is kept as if each paid the whole."""
 
     def clock_s(self, record: JobRecord, now: float) -> float:
         """Return the time on the clock that bills a job."""
@@ -164,7 +169,9 @@ class Spending:
             )
             record = record.model_copy(update={"open_attempts": closed})
         elif not waiting and self.clock == "wall":
-            held = settle_held(record.job.progress.rounds, held_s, self._job_basis(record))
+            held = settle_held(
+                record.job.progress.rounds, held_s, self._shared(self._job_basis(record))
+            )
             record = book_lines(record, held)
         record, settled = self.settle_ready(record)
         return record, (*held, *settled)
@@ -196,7 +203,7 @@ class Spending:
         """Replace the reservation of every attempt about which all is known by its bill."""
         bills, settled, waiting, costs = [], [], [], record.costs
         for attempt in record.open_attempts:
-            bill = settle(attempt, self._attempt_basis(record, attempt), self.clock)
+            bill = settle(attempt, self._shared(self._attempt_basis(record, attempt)), self.clock)
             if bill is None:
                 waiting.append(attempt)
             else:
@@ -294,14 +301,26 @@ class Spending:
 
     def _job_basis(self, record: JobRecord) -> CostBasis:
         """Return the basis for one job, as it is now."""
-        basis = self.basis.with_learner(record.job.learner)
+        basis = self._learner_basis(record.job)
         return warm_at_most(basis, kept_warm(record), pinged=kept_by_pings(record))
 
     def _attempt_basis(self, record: JobRecord, attempt: OpenAttempt) -> CostBasis:
         """Return the basis for one of a job's attempts, as it was planned."""
         kept = record.job.spec.actors.max if attempt.kept_warm is None else attempt.kept_warm
-        basis = self.basis.with_learner(record.job.learner)
+        basis = self._learner_basis(record.job)
         return warm_at_most(basis, kept, pinged=attempt.pinged)
+
+    def _shared(self, basis: CostBasis) -> CostBasis:
+        """Return the basis with a job's part of what jobs share; a projection has one job."""
+        parts = max(1, self.num_held()) if self.clock == "wall" else 1
+        return replace(
+            basis,
+            cache_usd_per_s=basis.cache_usd_per_s / parts,
+            scaler_usd_per_s=basis.scaler_usd_per_s / parts,
+        )
+
+    def _learner_basis(self, job: Job) -> CostBasis:
+        return self.basis.with_learner(job.learner, job.spec.learner_task)
 
 
 def book_lines(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:

@@ -18,6 +18,7 @@ from services.scaler.money.gradient_pricing import worst_update_usd
 from services.scaler.money.kept_warm import least_warm, most_warm
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.learner_task import DEPLOYMENTS_TASK, LearnerTask
 from shared.money.costs import CostBasis, deadline_s, worst_case_round_usd
 
 
@@ -37,9 +38,9 @@ class RoundPricing:
         allowance_s = max(self.learner_allowance_s, 2.0 * longest_learner_s)
         return replace(self, learner_allowance_s=allowance_s)
 
-    def with_learner(self, kind: LearnerKind) -> Self:
-        """Return the pricing of a job with such a learner."""
-        return replace(self, basis=self.basis.with_learner(kind))
+    def with_learner(self, kind: LearnerKind, task: LearnerTask = DEPLOYMENTS_TASK) -> Self:
+        """Return the pricing of a job with such a learner in such a task."""
+        return replace(self, basis=self.basis.with_learner(kind, task))
 
     def with_warm(self, num_environments: int, *, pinged: int) -> Self:
         """Return the pricing of a job that keeps no more than so many warm, and pings others."""
@@ -90,14 +91,15 @@ def final_evaluations(spec: JobSpec) -> int:
 
 def least_pricing(spec: JobSpec, learner: LearnerKind, pricing: RoundPricing) -> RoundPricing:
     """Return the pricing of a job that keeps as few environments warm as its budget may force."""
-    return pricing.with_learner(learner).with_warm(least_warm(spec), pinged=_pinged(spec))
+    priced = pricing.with_learner(learner, spec.learner_task)
+    return priced.with_warm(least_warm(spec), pinged=_pinged(spec))
 
 
 def most_pricing(
     spec: JobSpec, learners: Iterable[LearnerKind], pricing: RoundPricing
 ) -> RoundPricing:
     """Return the pricing of a job with the dearest of these learners and all it may keep warm."""
-    priced = [pricing.with_learner(learner) for learner in learners]
+    priced = [pricing.with_learner(learner, spec.learner_task) for learner in learners]
     dearest = max(priced, key=lambda each: each.basis.learner_usd_per_s)
     return dearest.with_warm(most_warm(spec), pinged=_pinged(spec))
 

@@ -172,6 +172,8 @@ def assumptions(
     measured = (
         "Learner, cache, scaler and provisioned concurrency are billed for the wall time in which "
         "learners hold the job, from lease to end.",
+        "Cache and scaler are shared: each job that a learner holds when a round is billed has an "
+        "equal part of their price.",
         "Actor durations are the billed durations Lambda reports.",
     )
     overlap = (

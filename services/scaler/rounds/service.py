@@ -297,7 +297,9 @@ class RoundService:
                     self.launches.in_flight(only=job_id) if before.open_rounds > 1 else 0
                 ),
             ),
-            pricing=self.pricing.with_learner(record.job.learner).after(record.longest_learner_s),
+            pricing=self.pricing.with_learner(
+                record.job.learner, record.job.spec.learner_task
+            ).after(record.longest_learner_s),
             committed_usd=self.spending.committed_usd(record, now),
             quorum_share=self.quorum_share,
             longest_s=self.longest_job_s,

@@ -15,14 +15,14 @@ VARIABLES = {
     "NITRO_LAMBDA_FUNCTION": "nitro-actor",
     "NITRO_LAMBDA_QUALIFIER": "live",
     "NITRO_ECS_CLUSTER": "nitro",
-    "NITRO_ECS_SERVICE": "learner",
-    "NITRO_ECS_CPU_SERVICE": "cpu-learner",
+    "NITRO_ECS_GPU_FAMILY": "gpu-learner",
+    "NITRO_ECS_CPU_FAMILY": "cpu-learner",
 }
 
 
 def reason(*, until: float, at: float = NOW) -> str | None:
-    # Of the three only the one that is asked about counts.
-    heartbeat = Heartbeat(at=at, until=-1, gpu_until=-1, cpu_until=-1)
+    # Only what is asked about counts.
+    heartbeat = Heartbeat(at=at, until=-1, jobs={})
     return reason_to_close(heartbeat, until, now=NOW, silent_after_s=600)
 
 
@@ -52,12 +52,12 @@ def test_without_a_heartbeat_it_closes() -> None:
 
 def test_settings_come_from_the_environment() -> None:
     settings = Settings.read({**VARIABLES, "NITRO_SILENT_AFTER_S": "120"})
-    assert (settings.gpu_service, settings.cpu_service) == ("learner", "cpu-learner")
+    assert settings.families == ("cpu-learner", "gpu-learner")
     assert (settings.table, settings.silent_after_s) == ("jobs", 120)
     assert Settings.read(VARIABLES).silent_after_s == 600
 
 
-@pytest.mark.parametrize("name", sorted(VARIABLES.keys() - {"NITRO_ECS_SERVICE"}))
+@pytest.mark.parametrize("name", sorted(VARIABLES.keys() - {"NITRO_ECS_GPU_FAMILY"}))
 @pytest.mark.parametrize("value", [None, "", " "])
 def test_a_missing_variable_is_named(name: str, value: str | None) -> None:
     variables = {**VARIABLES, name: value}

@@ -1,14 +1,13 @@
 """How much should be on, as a function of values."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scaler.book.records import JobRecord, LeaseRecord
+from services.scaler.book.records import JobRecord, LearnerStart, LeaseRecord
 from services.scaler.capacity.decision import (
     ALWAYS_UNRESERVED,
     GRACE_S,
@@ -18,7 +17,6 @@ from services.scaler.capacity.decision import (
     clients_gone_at,
     environments_allowed,
     environments_wanted,
-    learners_wanted,
     limits_at,
 )
 from services.scaler.capacity.keep_alive import environments_to_keep
@@ -37,7 +35,9 @@ def record(
     queued_at: float | None = NOW,
     wall_started_at: float | None = None,
     held_since: float | None = None,
+    asked_at: float | None = NOW,
 ) -> JobRecord:
+    """A job whose learner was asked for, by default just now."""
     job = Job(
         job_id="hopper-1",
         spec=JobSpec.model_validate({"actors": {"min": 1, "max": most}}),
@@ -45,8 +45,12 @@ def record(
         status=status,
         created_at=NOW,
     )
+    start = None
+    if asked_at is not None:
+        start = LearnerStart(number=1, at=asked_at, since=asked_at, num_leases=0)
     return JobRecord(
         job=job,
+        start=start,
         queued_at=queued_at,
         wall_started_at=wall_started_at,
         accounted_until=held_since,
@@ -86,47 +90,29 @@ rules = st.builds(
 )
 
 
-def on(
-    jobs: Sequence[JobRecord],
-    rule: CapacityRule,
-    now: float = NOW,
-    *,
-    learner_seen_at: float = -math.inf,
-) -> tuple[int, int]:
-    """How many environments and learners these jobs are worth."""
-    environments = environments_wanted(jobs, rule, now, learner_seen_at=learner_seen_at)
-    return environments, learners_wanted(jobs, rule, now)
-
-
 def test_without_jobs_nothing_is_on() -> None:
-    assert on((), rule()) == (0, 0)
+    assert environments_wanted((), rule(), NOW) == 0
     ended = [record(status) for status in sorted(FINISHED)]
-    assert on(ended, rule()) == (0, 0)
-    assert allowed_until(ended, rule(), NOW) is None
+    assert environments_wanted(ended, rule(), NOW) == 0
+    assert allowed_until(ended, rule(), NOW) == {}
 
 
 @pytest.mark.parametrize("status", ["queued", "running", "stopping"])
-def test_a_job_that_has_not_ended_keeps_both_on(status: JobStatus) -> None:
-    assert on([record(status, most=16)], rule()) == (16, 1)
+def test_a_job_that_has_not_ended_keeps_environments_on(status: JobStatus) -> None:
+    assert environments_wanted([record(status, most=16)], rule(), NOW) == 16
 
 
 def test_where_a_learner_is_always_there_a_queued_job_opens_nothing() -> None:
     here = rule(starts_learner=False)
-    assert on([record("queued")], here) == (0, 0)
-    assert on([record("running")], here) == (64, 0)
+    assert environments_wanted([record("queued", asked_at=None)], here, NOW) == 0
+    assert environments_wanted([record("running", asked_at=None)], here, NOW) == 64
 
 
-def test_the_most_any_job_may_use_is_warm_and_never_more_than_the_setting() -> None:
-    jobs = [record(most=8), record(most=32), record(most=100)]
-    assert on(jobs[:2], rule()) == (32, 1)
-    assert on(jobs, rule()) == (64, 1)
-
-
-def test_jobs_keep_as_many_warm_as_the_one_among_them_that_may_ask_for_most() -> None:
+def test_jobs_side_by_side_need_all_of_theirs_and_never_get_more_than_the_setting() -> None:
     less, least = (record().model_copy(update={"warm": warm}) for warm in (30, 12))
-    assert on([less, least], rule()) == (30, 1)
-    assert on([less, least], rule(provisioned=20)) == (20, 1)
-    assert on([less, least, record()], rule()) == (64, 1)
+    assert environments_wanted([less, least], rule(), NOW) == 42
+    assert environments_wanted([less, least], rule(provisioned=20), NOW) == 20
+    assert environments_wanted([less, least, record()], rule(), NOW) == 64
 
 
 @pytest.mark.parametrize(
@@ -147,13 +133,11 @@ def test_reserved_concurrency_is_the_bound_where_there_is_some() -> None:
 
 def test_a_job_has_its_time_from_its_first_round_however_long_it_was_queued() -> None:
     waited = record("queued", queued_at=NOW - 50 * HOUR)
-    assert learners_wanted([waited], rule(), NOW) == 1
     assert limits_at([waited], rule(), NOW)["hopper-1"] > NOW
     held = record(queued_at=NOW - 50 * HOUR, held_since=NOW - 20)
     assert limits_at([held], rule(), NOW) == {"hopper-1": NOW - 20 + HOUR + GRACE_S}
     started = held.model_copy(update={"wall_started_at": NOW - 10, "accounted_until": NOW})
-    assert learners_wanted([started], rule(), NOW) == 1
-    assert allowed_until([started], rule(), NOW) == NOW - 10 + HOUR + GRACE_S
+    assert allowed_until([started], rule(), NOW) == {"hopper-1": NOW - 10 + HOUR + GRACE_S}
     assert limits_at([started], rule(), NOW) == {"hopper-1": NOW - 10 + HOUR + GRACE_S}
 
 
@@ -166,10 +150,10 @@ def test_a_job_without_money_keeps_nothing_on() -> None:
     reusing = usual.model_copy(update={"job": pinged})
     poor = rule(spent_at=NOW + 60)
     for now, kept in ((NOW + 59, True), (NOW + 60, False)):
-        assert on([usual], poor, now) == (64 * kept, kept)
+        assert environments_wanted([usual], poor, now) == 64 * kept
         assert environments_to_keep([reusing], poor, now) == 64 * kept
     assert limits_at([usual], poor, NOW) == {"hopper-1": NOW + 60}
-    assert allowed_until([usual], poor, NOW) == NOW + 60
+    assert allowed_until([usual], poor, NOW) == {"hopper-1": NOW + 60}
 
 
 def test_pings_end_with_the_time_of_a_job() -> None:
@@ -188,53 +172,70 @@ def test_pings_end_with_the_time_of_a_job() -> None:
 
 
 def test_environments_are_not_kept_warm_for_a_learner_that_does_not_come() -> None:
-    waiting, running = record("queued", most=8), record("running", most=4)
+    lease = LeaseRecord(lease_id="lease", learner_id="x", expires_at=NOW + HOUR)
+    waiting = record("queued", most=8)
+    running = record(most=4, asked_at=None).model_copy(update={"lease": lease})
     for waited_s, warm in ((WARM_BEFORE_LEASE_S - 1, 8), (WARM_BEFORE_LEASE_S, 0)):
         now = NOW + waited_s
-        assert on([waiting], rule(), now) == (warm, 1)
-    assert on([waiting, running], rule(), now) == (4, 1)
+        assert environments_wanted([waiting], rule(), now) == warm
+        assert environments_wanted([waiting, running], rule(), now) == warm + 4
 
 
-def test_where_a_learner_is_at_work_the_environments_of_those_that_wait_stay_warm() -> None:
-    waiting = record("queued", most=8)
-    now = NOW + 10 * WARM_BEFORE_LEASE_S
-    for ago_s, warm in ((0, 8), (WARM_BEFORE_LEASE_S - 1, 8), (WARM_BEFORE_LEASE_S, 0)):
-        seen_at = now - ago_s
-        assert on([waiting], rule(longest_job_s=1e9), now, learner_seen_at=seen_at) == (warm, 1)
+def test_a_job_that_waits_for_others_to_make_room_keeps_nothing_warm() -> None:
+    assert environments_wanted([record("queued", asked_at=None)], rule(), NOW) == 0
+    # What was asked for before it was queued again is of the time before.
+    again = record("queued", queued_at=NOW, asked_at=NOW - 1)
+    assert environments_wanted([again], rule(), NOW) == 0
+
+
+def test_a_job_that_has_lost_its_learner_keeps_them_until_another_may_be_there() -> None:
+    lost = LeaseRecord(lease_id="lease", learner_id="x", expires_at=NOW)
+    job = record(asked_at=None, wall_started_at=NOW).model_copy(update={"lease": lost})
+    for passed_s, warm in ((WARM_BEFORE_LEASE_S - 1, 64), (WARM_BEFORE_LEASE_S, 0)):
+        assert environments_wanted([job], rule(), NOW + passed_s) == warm
+
+
+def test_jobs_side_by_side_have_all_of_their_idle_environments_pinged() -> None:
+    spec = JobSpec.model_validate({"warm": "reuse"})
+    lease = LeaseRecord(lease_id="lease", learner_id="x", expires_at=NOW + HOUR)
+    held = record()
+    held = held.model_copy(
+        update={
+            "job": held.job.model_copy(update={"spec": spec}),
+            "lease": lease,
+            "environments": 8,
+        }
+    )
+    fewer = held.model_copy(update={"environments": 3})
+    assert environments_to_keep([held, fewer], rule(), NOW) == 11
 
 
 def test_a_record_from_before_there_was_a_time_of_queueing_counts_from_its_creation() -> None:
-    assert allowed_until([record(queued_at=None)], rule(), NOW) == NOW + HOUR + GRACE_S
+    until = {"hopper-1": NOW + HOUR + GRACE_S}
+    assert allowed_until([record(queued_at=None)], rule(), NOW) == until
 
 
 @given(st.lists(records, max_size=5), rules, st.integers(0, 5000), st.integers(0, 3000))
 def test_whatever_the_jobs_the_bounds_hold(
     jobs: list[JobRecord], rule: CapacityRule, unreserved: int, configured: int
 ) -> None:
-    wanted, learners = on(jobs, rule)
+    wanted = environments_wanted(jobs, rule, NOW)
     allowed = environments_allowed(wanted, rule, configured=configured, unreserved=unreserved)
     assert 0 <= allowed <= wanted <= rule.provisioned
     most = max(configured, unreserved - ALWAYS_UNRESERVED)
     assert allowed <= (most if rule.reserved is None else rule.reserved)
-    assert learners in (0, 1)
-    until = allowed_until(jobs, rule, NOW)
-    if until is None:
-        assert (wanted, learners) == (0, 0)
-    else:
-        assert until > NOW
+    until = allowed_until(jobs, rule, NOW).values()
+    assert until or wanted == 0
+    assert all(end > NOW for end in until)
 
 
 @given(
-    st.lists(records.filter(lambda r: r.wall_started_at is not None), max_size=5),
+    records.filter(lambda r: r.wall_started_at is not None),
     rules,
 )
-def test_when_the_time_allowed_is_over_nothing_is_on(
-    jobs: list[JobRecord], rule: CapacityRule
-) -> None:
-    until = allowed_until(jobs, rule, NOW)
-    if until is None or math.isinf(until):
-        return
-    assert on(jobs, rule, until) == (0, 0)
+def test_when_the_time_allowed_is_over_nothing_is_on(job: JobRecord, rule: CapacityRule) -> None:
+    for until in allowed_until([job], rule, NOW).values():
+        assert math.isinf(until) or environments_wanted([job], rule, until) == 0
 
 
 def external(
@@ -251,7 +252,7 @@ def external(
 def test_no_learner_starts_and_nothing_is_warm_before_an_external_job_is_leased() -> None:
     waiting = external("queued")
     assert environments_wanted([waiting], rule(), NOW) == 0
-    assert allowed_until([waiting], rule(), NOW) is None
+    assert allowed_until([waiting], rule(), NOW) == {}
     held = external("running", expires_at=NOW + 30)
     assert environments_wanted([held], rule(), NOW) == 64
 

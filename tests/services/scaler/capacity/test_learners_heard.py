@@ -2,8 +2,6 @@
 
 import math
 
-import pytest
-
 from services.scaler.book.records import JobRecord, LeaseRecord
 from services.scaler.capacity.learners_heard import SILENT_S, LearnersHeard
 from shared.contracts.learner_kind import LearnerKind
@@ -19,16 +17,15 @@ def queued(learner: LearnerKind = "cpu", *, held: bool = False) -> JobRecord:
     return made.model_copy(update={"job": job, "queued_at": NOW, "lease": lease})
 
 
-def why(heard: LearnersHeard, *jobs: JobRecord, at: float, started: bool = False) -> str | None:
-    return heard.why_waits(jobs, "cpu", at, started=started)[0]
+def why(heard: LearnersHeard, *jobs: JobRecord, at: float) -> str | None:
+    return heard.why_waits(jobs, "cpu", at)[0]
 
 
 def test_silence_is_told_after_a_while_and_only_where_a_learner_should_be_there() -> None:
     heard = LearnersHeard(since=0.0)
     late = NOW + SILENT_S
-    assert heard.why_waits([queued()], "cpu", NOW + 5.0, started=False) == (None, SILENT_S - 5.0)
+    assert heard.why_waits([queued()], "cpu", NOW + 5.0) == (None, SILENT_S - 5.0)
     assert "none asks for work" in str(why(heard, queued(), at=late))
-    assert why(heard, queued(), at=late, started=True) is None
     assert why(heard, queued("gpu"), at=late) is None
     assert why(heard, at=late) is None
     # A learner that trains any kind is at work: the job's turn comes.
@@ -45,16 +42,15 @@ def test_a_learner_that_asked_lately_may_take_it() -> None:
     assert "none asks" in str(why(heard, queued(), at=late + SILENT_S))
 
 
-@pytest.mark.parametrize("started", [False, True])
-def test_trouble_is_told_at_once_unless_another_learner_can_work(started: bool) -> None:
+def test_trouble_is_told_at_once_unless_another_learner_can_work() -> None:
     heard = LearnersHeard(since=0.0)
     assert heard.note("one", "cpu", "the cache refuses it", NOW)
     assert not heard.note("one", "cpu", "the cache refuses it", NOW + 1.0)
-    reason, in_s = heard.why_waits([queued()], "cpu", NOW + 1.0, started=started)
+    reason, in_s = heard.why_waits([queued()], "cpu", NOW + 1.0)
     assert "one says: the cache refuses it" in str(reason)
     assert math.isinf(in_s)
     heard.note("two", None, None, NOW + 1.0)
-    assert why(heard, queued(), at=NOW + 1.0, started=started) is None
+    assert why(heard, queued(), at=NOW + 1.0) is None
     assert heard.note("one", "cpu", None, NOW + 2.0)
 
 
@@ -65,3 +61,14 @@ def test_who_has_gone_is_forgotten_and_no_more_are_kept_than_needed() -> None:
     for index in range(1000):
         heard.note(f"l{index}", "cpu", "broken", NOW)
     assert len(str(why(heard, queued(), at=NOW))) < 5000
+
+
+def test_a_learner_that_was_started_for_a_job_speaks_for_that_job_alone() -> None:
+    heard = LearnersHeard(since=0.0)
+    heard.note("one", "cpu", "the cache refuses it", NOW, job_id="a")
+    heard.note("two", "cpu", None, NOW, job_id="b")
+    assert "which says: the cache refuses it" in str(heard.trouble_with("a", NOW + 1.0))
+    assert heard.trouble_with("b", NOW + 1.0) is None
+    assert heard.trouble_with("a", NOW + 3600.0) is None, "it has gone"
+    heard.note("three", "cpu", None, NOW + 2.0, job_id="a")
+    assert heard.trouble_with("a", NOW + 3.0) is None, "another one was started"

@@ -44,7 +44,7 @@ def test_environments_are_warm_from_the_first_lease_to_the_last_end(
         first = scaler.lease()
         wait_provisioned(lambdas, 4)
         second = scaler.lease()
-        wait_provisioned(lambdas, 64)
+        wait_provisioned(lambdas, 64)  # the most of the deployment
         scaler.finish(second, status="failed", stop_reason="error")
         wait_provisioned(lambdas, 4)
         scaler.finish(first, status="failed", stop_reason="error")
@@ -204,7 +204,7 @@ def test_readiness_names_the_cache(start_scaler: StartScaler) -> None:
     assert "secret" not in ready.text
 
 
-@pytest.mark.parametrize("given", ["ecs_cluster", "ecs_service", "ecs_cpu_service"])
-def test_half_of_the_learner_service_is_refused(start_scaler: StartScaler, given: str) -> None:
-    with pytest.raises(ValueError, match="set NITRO_ECS_CLUSTER and NITRO_ECS_CPU_SERVICE"):
+@pytest.mark.parametrize("given", ["ecs_cluster", "ecs_gpu_family", "ecs_cpu_family"])
+def test_half_of_what_learners_tasks_need_is_refused(start_scaler: StartScaler, given: str) -> None:
+    with pytest.raises(ValueError, match="set NITRO_ECS_CLUSTER, NITRO_ECS_CPU_FAMILY"):
         start_scaler(**{given: "x"}).__enter__()

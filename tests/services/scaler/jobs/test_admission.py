@@ -82,10 +82,17 @@ def admission(
     *live: JobRecord,
     cache_memory_mb: int = 100_000,
     has_gpu: bool = True,
+    side_by_side: bool = False,
 ) -> Admission:
     quota = ConcurrencyQuota(limit_of(1000), ttl_s=3600)
     return Admission(
-        catalogue, quota, lambda: live, Inline(), cache_memory_mb=cache_memory_mb, has_gpu=has_gpu
+        catalogue,
+        quota,
+        lambda: live,
+        Inline(),
+        cache_memory_mb=cache_memory_mb,
+        has_gpu=has_gpu,
+        side_by_side=side_by_side,
     )
 
 
@@ -261,8 +268,13 @@ async def test_the_cache_holds_the_largest_job_of_each_kind(
         == HOPPER
     )
     (why,) = (await refused(admission(catalogue, *beside, cache_memory_mb=room_mb), spec)).values()
-    assert f"other kind of learner may take {needed_mb[1]} MB of it; wait until that" in why
+    assert f"other jobs may take {needed_mb[1]} MB of it; wait until one" in why
     assert "use a cache as large as" in why
+    # Where each has a learner of its own, all of them run at once.
+    at_once = admission(catalogue, *beside, cache_memory_mb=room_mb + 2, side_by_side=True)
+    (why,) = (await refused(at_once, spec)).values()
+    others_mb = sum(round_bytes(r.job.spec, HOPPER) for r in beside) / 2**20
+    assert f"other jobs may take {others_mb:.0f} MB of it" in why
 
 
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS])

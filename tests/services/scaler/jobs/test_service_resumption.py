@@ -271,7 +271,7 @@ def test_a_job_resumes_once_the_cache_has_room_beside_the_other_kind(
         on_gpu = scaler.submit(learner="gpu", **spec).job_id
         refused = scaler.http.post(f"/v1/jobs/{on_cores}/resume")
         assert refused.status_code == 409
-        assert "wait until that job has ended" in refused.json()["detail"]
+        assert "wait until one of them has ended" in refused.json()["detail"]
         scaler.http.post(f"/v1/jobs/{on_gpu}/stop")
         assert scaler.http.post(f"/v1/jobs/{on_cores}/resume").status_code == 202
 

@@ -18,6 +18,8 @@ from services.scaler.money.accounting import (
 )
 from services.scaler.money.ledger import NOTHING_LAUNCHED, Clock, worst_outcome
 from shared.contracts.billing import LedgerLine
+from shared.contracts.learner_task import LearnerTask
+from shared.money.costs import SPOT_SHARE
 from tests.services.scaler.money.test_accounting_spending import NOW, held
 from tests.services.scaler.money.test_budget import basis
 
@@ -279,3 +281,35 @@ def test_a_job_pays_for_no_more_than_it_keeps_and_none_where_it_keeps_none() -> 
     record = pinging(held(), environments=10_000)
     assert record.cold_pings == record.job.spec.actors.max
     assert started_by_pings(held(), num=5) is None
+
+
+def test_jobs_side_by_side_pay_for_cache_and_scaler_once_and_each_for_its_learner() -> None:
+    def paid(num_held: int, clock: Clock = "wall") -> dict[str, float]:
+        spending = Spending(basis=BASIS, clock=clock, num_held=lambda: num_held)
+        _, lines = spending.end_round(held(), NOW + 7, learner_s=0.0)
+        return {line.item: line.amount_usd for line in lines}
+
+    alone, shared = paid(1), paid(4)
+    assert {"learner", "cache", "scaler"} <= alone.keys()
+    for item, usd in alone.items():
+        parts = 4 if item in ("cache", "scaler") else 1
+        assert shared[item] == pytest.approx(usd / parts)
+    assert paid(0) == alone, "a job that ends is held by nobody any more"
+
+
+def test_a_budget_is_kept_as_if_a_job_paid_the_whole() -> None:
+    record = held(carry_s=10.0)
+    shared = Spending(basis=BASIS, clock="wall", num_held=lambda: 40)
+    assert shared.owed_usd(record, NOW + 7) == WALL.owed_usd(record, NOW + 7)
+
+
+def test_a_learner_of_another_size_or_on_spot_is_billed_as_what_it_is() -> None:
+    cpu = BASIS.with_learner("cpu")
+    larger = BASIS.with_learner("cpu", LearnerTask(cpu=4, memory_mb=8192))
+    usd_per_hour = 4 * BASIS.prices.fargate_usd_per_vcpu_hour
+    usd_per_hour += 8 * BASIS.prices.fargate_usd_per_gb_hour
+    assert larger.learner_usd_per_s == pytest.approx(usd_per_hour / 3600)
+    spot = BASIS.with_learner("cpu", LearnerTask(spot=True))
+    assert spot.learner_usd_per_s == pytest.approx(SPOT_SHARE * cpu.learner_usd_per_s)
+    # Jobs with `auto` may turn out to have a GPU, which has one size.
+    assert BASIS.with_learner("gpu", LearnerTask(cpu=4)) == BASIS

@@ -1,6 +1,7 @@
-"""The learners: a task of a few cores and a GPU task, asked for by the scaler and by nobody else.
+"""The learners: a task of a few cores and a GPU task, run by the scaler and by nobody else.
 
-Both have one role, one log and the same lockdown, those of the task of a few cores: a deployment
+There is no service: the scaler runs one task for each job, of the family's newest revision. Both
+kinds have one role, one log and the same lockdown, those of the task of a few cores: a deployment
 may go without the other one. What differs is the machine below them.
 """
 
@@ -9,9 +10,9 @@ from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
 from cdk.containers import USER, fargate_platform, locked_down, log_to, pulse, service_image
-from cdk.network import PUBLIC, Network
 from cdk.stores import Stores, nitro_log_group
 from cdk.trajectory_cache import TrajectoryCache
+from shared.contracts.learner_kind import MachineKind
 from shared.deployment.config import NitroConfig
 from shared.deployment.machines import num_gpus, torch_build
 
@@ -28,8 +29,13 @@ _STOP = Duration.seconds(120)
 """Time to finish the update under way and store a checkpoint."""
 
 
-class CpuLearnerService(Construct):
-    """The learner on Fargate: task and service, with a desired count of none."""
+def family(config: NitroConfig, kind: MachineKind) -> str:
+    """Return the family of the tasks of learners of a kind."""
+    return f"{config.name}-{kind}-learner"
+
+
+class CpuLearner(Construct):
+    """The learner on Fargate."""
 
     def __init__(
         self,
@@ -37,8 +43,6 @@ class CpuLearnerService(Construct):
         id: str,
         *,
         config: NitroConfig,
-        cluster: ecs.ICluster,
-        network: Network,
         stores: Stores,
         cache: TrajectoryCache,
         scaler_url: str,
@@ -47,6 +51,7 @@ class CpuLearnerService(Construct):
         self.task = ecs.FargateTaskDefinition(
             self,
             "Task",
+            family=family(config, "cpu"),
             cpu=1024 * config.cpu_learner_vcpu,
             memory_limit_mib=config.cpu_learner_memory_mb,
             runtime_platform=fargate_platform(config),
@@ -61,21 +66,6 @@ class CpuLearnerService(Construct):
             **cache.environment("learner"),
         }
         self._add_container(config, stores)
-        self.service = ecs.FargateService(
-            self,
-            "Service",
-            cluster=cluster,
-            task_definition=self.task,
-            desired_count=0,
-            min_healthy_percent=0,
-            max_healthy_percent=100,
-            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
-            vpc_subnets=network.near_the_cache,
-            # The task itself pulls the image, and a NAT gateway would cost more than it does.
-            assign_public_ip=True,
-            security_groups=[network.learner],
-        )
-        self.service.node.add_dependency(network.way_out())
 
     def _add_container(self, config: NitroConfig, stores: Stores) -> None:
         self.task.add_volume(name="scratch")
@@ -103,8 +93,8 @@ class CpuLearnerService(Construct):
         )
 
 
-class GpuLearnerService(Construct):
-    """The learner on a GPU: task and service, with a desired count of none."""
+class GpuLearner(Construct):
+    """The learner on a GPU."""
 
     def __init__(
         self,
@@ -113,11 +103,8 @@ class GpuLearnerService(Construct):
         *,
         config: NitroConfig,
         instance_types: tuple[str, ...],
-        cluster: ecs.ICluster,
-        provider: ecs.AsgCapacityProvider,
-        network: Network,
         stores: Stores,
-        cpu_learner: CpuLearnerService,
+        cpu_learner: CpuLearner,
     ) -> None:
         super().__init__(scope, id)
         # A task in awsvpc mode on EC2 has no public address: it reaches the VPC and, through the
@@ -125,39 +112,19 @@ class GpuLearnerService(Construct):
         self.task = ecs.Ec2TaskDefinition(
             self,
             "Task",
+            family=family(config, "gpu"),
             network_mode=ecs.NetworkMode.AWS_VPC,
             task_role=cpu_learner.task.task_role,
             execution_role=cpu_learner.task.obtain_execution_role(),
         )
         self._add_container(config, instance_types, stores, cpu_learner)
-        self.service = ecs.Ec2Service(
-            self,
-            "Service",
-            cluster=cluster,
-            task_definition=self.task,
-            desired_count=0,
-            # One GPU, one learner: the old one ends before the new one starts.
-            min_healthy_percent=0,
-            max_healthy_percent=100,
-            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
-            capacity_provider_strategies=[
-                ecs.CapacityProviderStrategy(
-                    capacity_provider=provider.capacity_provider_name, weight=1
-                )
-            ],
-            vpc_subnets=PUBLIC,
-            security_groups=[network.learner],
-        )
-        # The cluster knows the capacity provider before the service asks for it, and forgets it
-        # after the service is gone; CDK orders neither.
-        self.service.node.add_dependency(cluster)
 
     def _add_container(
         self,
         config: NitroConfig,
         instance_types: tuple[str, ...],
         stores: Stores,
-        cpu_learner: CpuLearnerService,
+        cpu_learner: CpuLearner,
     ) -> None:
         torch = config.build_args.get("TORCH_BUILD", torch_build(instance_types))
         gpus = num_gpus(instance_types[0])  # all of a list have as many
@@ -202,5 +169,9 @@ def _image(config: NitroConfig, torch: str, *, on_gpu: bool = False) -> ecs.Cont
     index = config.build_args.get("TORCH_INDEX_URL", "") if own_index else ""
     arguments = {"TORCH_BUILD": torch, "TORCH_INDEX_URL": index}
     return service_image(
-        "services/learner/Dockerfile", config=config, build_args=arguments, on_gpu=on_gpu
+        "services/learner/Dockerfile",
+        config=config,
+        build_args=arguments,
+        on_gpu=on_gpu,
+        runs_actors=True,
     )
