@@ -6,8 +6,11 @@ socket, one costs a quarter of the processor time that it costs on a thread of i
 """
 
 import asyncio
+import random
+import select
 import socket
 import ssl
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -16,6 +19,17 @@ from urllib.parse import urlsplit
 import httptools
 
 Headers = Sequence[tuple[str, str]]
+_CONNECTING = 64
+"""Connections that are made at a time: a TLS handshake takes milliseconds of the loop, and a
+thousand at once would be late together."""
+_FIRST_FINAL = 200
+"""Statuses below it announce an answer."""
+_IDLE_S = 20.0
+"""How long a connection is kept: servers close those that idle, most after a minute or more."""
+_LOOK_UP_S = 5.0
+"""How long the addresses of the server's name are kept."""
+_MAX_ANSWER_BYTES = 8 * 2**20
+"""Largest answer with its headers; Lambda's replies have at most 6 MB."""
 
 
 class UnreachableError(OSError):
@@ -59,7 +73,11 @@ class Connections:
         self._tls = ssl.create_default_context(cafile=ca_file) if secure else None
         self._connect_timeout_s = connect_timeout_s
         self._read_timeout_s = read_timeout_s
-        self._idle: list[_Connection] = []
+        self._idle: deque[_Connection] = deque()
+        """Those used last at the end."""
+        self._connecting = asyncio.Semaphore(_CONNECTING)
+        self._addresses: asyncio.Future[list[str]] | None = None
+        self._looked_up_at = 0.0
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes) -> Answer:
         """Send a request and wait for the whole answer.
@@ -88,6 +106,8 @@ class Connections:
                 self._idle.append(connection)
             else:
                 connection.close()
+            while self._idle and not self._idle[0].can_go_on:
+                self._idle.popleft().close()
         return answer
 
     def close(self) -> None:
@@ -96,22 +116,72 @@ class Connections:
             self._idle.pop().close()
 
     async def _connection(self) -> "_Connection":
+        connection = self._reusable()
+        if connection is not None:
+            return connection
+        async with self._connecting:
+            connection = self._reusable()  # one may have come back meanwhile
+            if connection is not None:
+                return connection
+            try:
+                async with asyncio.timeout(self._connect_timeout_s):
+                    return await self._connect()
+            except TimeoutError:
+                why = f"no connection to {self._authority} within {self._connect_timeout_s:g} s"
+                raise UnreachableError(why) from None
+            except OSError as error:
+                raise UnreachableError(f"no connection to {self._authority}: {error}") from error
+
+    def _reusable(self) -> "_Connection | None":
         while self._idle:
             connection = self._idle.pop()
-            if connection.can_go_on:
+            if connection.can_go_on and not connection.has_ended():
                 return connection
+            connection.close()
+        return None
+
+    async def _connect(self) -> "_Connection":
+        """Connect to an address of the server; one of several that is silent gets half the time."""
         loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                _, connection = await loop.create_connection(
-                    _Connection, self._host, self._port, ssl=self._tls
-                )
-        except TimeoutError:
-            why = f"no connection to {self._authority} within {self._connect_timeout_s:g} s"
-            raise UnreachableError(why) from None
-        except OSError as error:
-            raise UnreachableError(f"no connection to {self._authority}: {error}") from error
+        *others, last = await self._look_up()
+        for address in others:
+            try:
+                async with asyncio.timeout(self._connect_timeout_s / 2 / len(others)):
+                    return await self._connect_to(address)
+            except OSError:
+                self._looked_up_at = loop.time() - _LOOK_UP_S  # it may have moved
+        return await self._connect_to(last)
+
+    async def _connect_to(self, address: str) -> "_Connection":
+        _, connection = await asyncio.get_running_loop().create_connection(
+            _Connection,
+            address,
+            self._port,
+            ssl=self._tls,
+            server_hostname=self._host if self._tls else None,
+        )
         return connection
+
+    async def _look_up(self) -> list[str]:
+        """Return the server's addresses, asked for once by all who connect within seconds."""
+        loop = asyncio.get_running_loop()
+        old = self._addresses is None or loop.time() >= self._looked_up_at + _LOOK_UP_S
+        if self._addresses is None or (self._addresses.done() and old):
+            self._looked_up_at = loop.time()
+            self._addresses = asyncio.ensure_future(_addresses_of(self._host, self._port))
+        try:
+            known = await asyncio.shield(self._addresses)
+        except OSError:
+            self._addresses = None
+            raise
+        # Connections spread over the addresses; the family that the system prefers comes first.
+        preferred = ":" in known[0]
+        return sorted(known, key=lambda each: ((":" in each) != preferred, random.random()))
+
+
+async def _addresses_of(host: str, port: int) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class _Connection(asyncio.Protocol):
@@ -123,19 +193,32 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._body = bytearray()
+        self._length = 0
+        self._in_body = False
         self._open = True
+        self._used_at = self._loop.time()
 
     @property
     def can_go_on(self) -> bool:
         """Whether it can take a request."""
-        return self._open and self._answer is None
+        fresh = self._loop.time() - self._used_at < _IDLE_S
+        return self._open and fresh and self._answer is None
+
+    def has_ended(self) -> bool:
+        """Whether the server has closed it, or said what nobody asked, unseen by a busy loop."""
+        if self._transport.is_closing():
+            return True
+        looked = select.poll()
+        looked.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(looked.poll(0))
 
     async def exchange(self, request: bytes) -> Answer:
         """Send a request and return its answer."""
         self._answer = self._loop.create_future()
+        self._length = 0
         self._transport.write(request)
         answer = await self._answer
-        self._answer = None
+        self._answer, self._used_at = None, self._loop.time()
         return answer
 
     def close(self) -> None:
@@ -154,24 +237,38 @@ class _Connection(asyncio.Protocol):
         if self._answer is None:
             self.close()  # nobody asked
             return
+        self._length += len(data)
+        if self._length > _MAX_ANSWER_BYTES:
+            self._break(f"the answer has more than {_MAX_ANSWER_BYTES} bytes")
+            self.close()
+            return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._break(f"the answer is no HTTP: {error}")
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._open = False
+        sized = "content-length" in self._headers or "transfer-encoding" in self._headers
+        if exc is None and self._in_body and not sized:
+            self.on_message_complete()  # its end is that of the connection
         self._break(f"the connection was closed before the answer had come: {exc or 'no reason'}")
 
     def on_message_begin(self) -> None:
         """Begin an answer."""
-        self._headers, self._body = {}, bytearray()
+        self._headers, self._body, self._in_body = {}, bytearray(), False
+        if self._answer is None or self._answer.done():
+            self._open = False  # nobody asked
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """Begin the body."""
+        self._in_body = True
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -179,13 +276,12 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """End an answer."""
+        self._in_body, status = False, self._parser.get_status_code()
+        if status < _FIRST_FINAL:
+            return
         self._open = self._open and self._parser.should_keep_alive()
         if self._answer is not None and not self._answer.done():
-            answer = Answer(
-                status=self._parser.get_status_code(),
-                headers=self._headers,
-                body=bytes(self._body),
-            )
+            answer = Answer(status=status, headers=self._headers, body=bytes(self._body))
             self._answer.set_result(answer)
 
     def _break(self, why: str) -> None:

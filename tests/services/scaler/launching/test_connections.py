@@ -1,6 +1,9 @@
 """HTTP connections on the loop, at a server that behaves as each test tells it."""
 
 import asyncio
+import contextlib
+import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -95,6 +98,130 @@ async def test_a_connection_that_the_server_closes_is_not_used_again(closes: byt
             assert (await connections.send("POST", "/", [], b"body")).body == b"ok"
             await gone.wait()
             await asyncio.sleep(0.01)  # its end has to arrive
+
+
+async def test_a_connection_that_was_closed_while_the_loop_was_busy_is_not_used_again() -> None:
+    closed = threading.Event()
+
+    def accept(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(OK)
+            closed.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=accept, args=(listener,))
+        server.start()
+        connections = Connections(
+            f"http://127.0.0.1:{listener.getsockname()[1]}",
+            connect_timeout_s=10.0,
+            read_timeout_s=10.0,
+            ca_file=None,
+        )
+        for _ in range(2):
+            closed.clear()
+            assert (await connections.send("POST", "/", [], b"body")).body == b"ok"
+            assert closed.wait(10)  # the loop sees nothing of it
+        server.join()
+        connections.close()
+
+
+async def test_a_connection_that_idles_long_is_not_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    num_connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal num_connections
+        num_connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while await request(reader):
+                writer.write(OK)
+        writer.close()
+
+    monkeypatch.setattr("services.scaler.launching.connections._IDLE_S", 0.0)
+    async with connected(serve) as connections:
+        for wanted in (1, 2):
+            assert (await connections.send("POST", "/", [], b"body")).body == b"ok"
+            assert num_connections == wanted
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "body"),
+    [
+        (b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nbusy", 502, b"busy"),
+        (b"HTTP/1.0 200 OK\r\n\r\nok", 200, b"ok"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, 200, b"ok"),
+    ],
+)
+async def test_answers_may_end_with_the_connection_and_come_after_others_that_announce_them(
+    sent: bytes, status: int, body: bytes
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(sent)
+        writer.close()
+
+    async with connected(serve) as connections:
+        answer = await connections.send("POST", "/", [], b"body")
+    assert (answer.status, answer.body) == (status, body)
+
+
+async def test_an_answer_without_end_is_cut_off() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while True:
+                writer.write(b"x" * 2**20)
+                await writer.drain()
+
+    async with connected(serve) as connections:
+        with pytest.raises(BrokenConnectionError, match="more than 8388608 bytes"):
+            await connections.send("POST", "/", [], b"body")
+
+
+async def test_a_name_is_looked_up_once_and_few_connections_are_made_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, looked_up = asyncio.get_running_loop(), list[str]()
+    all_in, at_once, most, arrived = asyncio.Event(), 0, 0, 0
+
+    async def look_up(host: str, port: int, **_: object) -> list[object]:
+        looked_up.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    async def connect(self: Connections, address: str) -> object:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        made = await real(self, address)
+        at_once -= 1
+        return made
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal arrived
+        await request(reader)
+        arrived += 1
+        if arrived == 200:
+            all_in.set()
+        await all_in.wait()
+        writer.write(OK)
+        writer.close()
+
+    real = Connections._connect_to
+    async with connected(serve) as connections:
+        connections._host = "lambda.example"
+        monkeypatch.setattr(loop, "getaddrinfo", look_up)
+        monkeypatch.setattr(Connections, "_connect_to", connect)
+        answers = await asyncio.gather(
+            *(connections.send("POST", "/", [], b"body") for _ in range(200))
+        )
+    assert [answer.status for answer in answers] == [200] * 200
+    assert looked_up == ["lambda.example"]
+    assert most == 64
 
 
 @pytest.mark.parametrize("sent", [b"", OK[:-1], b"HTTP/1.1 2", b"\x16\x03\x01 no HTTP\r\n\r\n"])
