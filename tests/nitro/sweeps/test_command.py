@@ -161,3 +161,41 @@ def test_a_dry_run_prices_each_kind_of_job_and_trains_nothing(tmp_path: Path) ->
     assert paper["usd"] is None
     assert "alike" in paper["reason"]
     assert [*tmp_path.iterdir()] == []
+
+
+SEARCH = ["--search", "hyperparameters.learning_rate=1e-4:1e-2:log", "--trials", "3"]
+RUNGS = ["--rungs", "128", "--final-seeds", "1", "--seeds", "1"]
+
+
+def searching(runs_dir: Path) -> subprocess.Popen[bytes]:
+    """Begin a search of three trials that pause at a rung."""
+    words = ["CartPole-v1", "--name", "four", *SETS, *SEARCH, *RUNGS]
+    with (runs_dir.parent / "log").open("ab") as log:
+        return subprocess.Popen(typed(runs_dir, *words), stdout=log, stderr=log)
+
+
+def some_have_paused(runs_dir: Path) -> bool:
+    folder = SweepFolder(runs_dir, "four")
+    return folder.exists() and any(row.status == "paused" for row in folder.rows())
+
+
+def test_a_killed_search_goes_on_to_the_same_trials(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    whole, cut = (tmp_path_factory.mktemp(name) / "runs" for name in ("whole", "cut"))
+    assert searching(whole).wait(300) == 0, (whole.parent / "log").read_text()
+    process = searching(cut)
+    wait_until(partial(some_have_paused, cut))
+    process.kill()
+    process.wait()
+    assert resumed(cut) == 0, (cut.parent / "log").read_text()
+    expected, found = rows_of(whole), rows_of(cut)
+    assert [row.status for row in expected] == [row.status for row in found]
+    assert [row.values for row in expected] == [row.values for row in found]
+    # How far a job goes beyond its rung depends on time; what counts there does not.
+    marks = [row.pause_steps or 1e9 for row in expected]
+    assert [
+        row.outcome and row.outcome.return_at(m) for row, m in zip(found, marks, strict=True)
+    ] == [row.outcome and row.outcome.return_at(m) for row, m in zip(expected, marks, strict=True)]
+    assert sum(row.status == "paused" for row in found) == 1
+    assert sum(row.final for row in found) == 1
