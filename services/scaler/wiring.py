@@ -115,6 +115,8 @@ class Components:
 
     def _wire_launching(self, settings: Settings) -> None:
         self._function = LambdaFunction(settings, self._cloud)
+        for problem in self._function.problems.values():
+            _LOG.warning(problem)
         self._quota = ConcurrencyQuota(
             self._function.concurrency_limit, ttl_s=settings.account_limit_ttl_s
         )
@@ -380,6 +382,11 @@ class Components:
         self.cache.close()
         self._gradient_cache.close()
         self.book.close()
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What is not as it should be, though work goes on."""
+        return self.capacity.problems | self._function.problems
 
     def render_metrics(self) -> bytes:
         """Return metrics, the number of jobs counted now."""

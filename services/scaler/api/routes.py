@@ -219,7 +219,7 @@ def _add_open_routes(routes: APIRouter, parts: Components) -> None:
         """Tell whether everything the scaler needs is there, and what is not as it should be."""
         missing = await parts.readiness.missing()
         if not missing:
-            degraded = parts.capacity.problems
+            degraded = parts.problems
             if not degraded:
                 return JSONResponse({"status": "ready"})
             # Work goes on: actors start cold, or the learner comes at the next try.

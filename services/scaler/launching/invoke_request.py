@@ -13,6 +13,7 @@ would send.
 """
 
 import asyncio
+import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
 from botocore.exceptions import ClientError, NoCredentialsError
 from botocore.httpsession import get_cert_path
 from botocore.parsers import create_parser
+from botocore.utils import get_environ_proxies
 
 from services.scaler.launching.connections import Answer, Connections
 from services.scaler.off_loop import OffLoop
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 _FIRST_ERROR = 300
 """HTTP status from which on boto3 raises."""
+_MUST_RENEW_S = 600
+"""How long before its end nobody signs with a key any more. botocore's own limit; it renews from 15
+minutes before the end on, and lets callers go on meanwhile."""
 
 
 class InvokeRequests:
@@ -56,6 +61,8 @@ class InvokeRequests:
         self._template = _template(client, name, settings.lambda_qualifier)
         self._threads = threads
         self._credentials = session.get_credentials()
+        self._key: ReadOnlyCredentials | None = None
+        """The latest."""
         self._renewal: asyncio.Future[ReadOnlyCredentials] | None = None
         self._operation = client.meta.service_model.operation_model("Invoke")
         self._parser = create_parser("rest-json")
@@ -63,8 +70,10 @@ class InvokeRequests:
             client.meta.endpoint_url,
             connect_timeout_s=settings.lambda_connect_timeout_s,
             read_timeout_s=settings.lambda_read_timeout_s,
-            ca_file=session.get_config_variable("ca_bundle") or get_cert_path(True),
+            ca_file=_ca_file(session),
         )
+        self.unused_proxy = _proxy_applies(client.meta.endpoint_url)
+        """Whether the environment names a proxy for this address; none is used."""
 
     async def signed(self, event: bytes) -> AWSPreparedRequest:
         """Return the request for one event, with a signature of this moment.
@@ -110,18 +119,36 @@ class InvokeRequests:
         self._connections.close()
 
     async def _current_key(self) -> ReadOnlyCredentials:
-        """Return what to sign with; all who find it about to end wait for one renewal."""
+        """Return what to sign with; only who finds it about to end waits for the renewal."""
         credentials = self._credentials
         if credentials is None:
             raise NoCredentialsError
-        ends = isinstance(credentials, RefreshableCredentials) and credentials.refresh_needed()
-        if not ends:
-            return credentials.get_frozen_credentials()
+        if not isinstance(credentials, RefreshableCredentials) or not credentials.refresh_needed():
+            self._key = credentials.get_frozen_credentials()
+            return self._key
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.ensure_future(
                 self._threads.run(credentials.get_frozen_credentials)
             )
+            self._renewal.add_done_callback(self._renewed)
+        if self._key is not None and not credentials.refresh_needed(_MUST_RENEW_S):
+            return self._key
         return await asyncio.shield(self._renewal)
+
+    def _renewed(self, renewal: asyncio.Future[ReadOnlyCredentials]) -> None:
+        # botocore logs what fails; whoever has to wait for it is told.
+        if not renewal.cancelled() and renewal.exception() is None:
+            self._key = renewal.result()
+
+
+def _ca_file(session: botocore.session.Session) -> str | None:
+    """Return the certificates that boto3 checks AWS's against, by its own rule."""
+    chosen = session.get_config_variable("ca_bundle")  # AWS_CA_BUNDLE, or the profile's
+    return chosen or os.environ.get("REQUESTS_CA_BUNDLE") or get_cert_path(True)
+
+
+def _proxy_applies(url: str) -> bool:
+    return urlsplit(url).scheme in get_environ_proxies(url)
 
 
 def _text(value: str | bytes) -> str:

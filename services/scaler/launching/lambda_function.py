@@ -108,6 +108,17 @@ class LambdaFunction:
         self._client = _client(session, settings)
         self._requests = InvokeRequests(self._client, session, settings, threads, name=self._name)
 
+    @property
+    def problems(self) -> dict[str, str]:
+        """What of the surroundings does not apply to invocations though it does to other calls."""
+        if self._emulated or not self._requests.unused_proxy:
+            return {}
+        why = (
+            f"the environment names a proxy for {self._where}, and Invoke uses none: let the "
+            "scaler reach it directly, such as by a VPC endpoint, and name it in NO_PROXY"
+        )
+        return {"invoke_proxy": why}
+
     async def invoke(self, payload: bytes) -> Execution:
         """Run the function once and wait for its end."""
         try:

@@ -1,12 +1,13 @@
 """What goes over the wire, beside what unmodified boto3 sends and what AWS says a signature is."""
 
+import asyncio
 import hashlib
 import hmac
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 import boto3
@@ -25,6 +26,10 @@ from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.settings import Settings
 from tests.services.scaler.lambda_endpoint import serve
 from tests.services.scaler.services_without_network import Inline
+from tests.shared.tls_front import tls_front
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 EVENT = '{"mode":"sample","text":"ä"}'.encode()
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "a/session+token=="
@@ -163,6 +168,118 @@ async def test_credentials_that_end_are_renewed_between_two_requests(recorder: R
     scopes = [(await requests.signed(EVENT)).headers["Authorization"] for _ in range(2)]
     requests.close()
     assert ["Credential=second/" in scopes[0], "Credential=third/" in scopes[1]] == [True, True]
+
+
+class Held(Inline):
+    """Calls that are made when the test lets them."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.let = asyncio.Event()
+
+    async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self.calls += 1
+        await self.let.wait()
+        return call(*args, **kwargs)
+
+
+async def test_a_key_is_used_while_it_is_renewed_until_ten_minutes_before_its_end(
+    recorder: Recorder,
+) -> None:
+    begin = datetime.now(UTC)
+    clock, keys = [begin], iter(("second", "third"))
+
+    def metadata() -> dict[str, str]:
+        ends = (clock[0] + timedelta(hours=1)).isoformat()
+        return {
+            "access_key": next(keys),
+            "secret_key": SECRET,
+            "token": TOKEN,
+            "expiry_time": ends,
+        }
+
+    class Hourly(CredentialProvider):
+        METHOD = "hourly"
+
+        def load(self) -> RefreshableCredentials:
+            return RefreshableCredentials(
+                "first",
+                SECRET,
+                TOKEN,
+                begin + timedelta(hours=1),
+                metadata,
+                self.METHOD,
+                time_fetcher=lambda: clock[0],
+            )
+
+    session = botocore.session.get_session()
+    session.get_component("credential_provider").insert_before("env", Hourly())
+    client = boto3.Session(botocore_session=session).client("lambda", region_name=REGION)
+    threads = Held()
+    requests = InvokeRequests(client, session, settings(), threads, name="nitro-actor")
+
+    async def key() -> str:
+        signed = (await requests.signed(EVENT)).headers["Authorization"]
+        return signed.partition("Credential=")[2].partition("/")[0]
+
+    assert (await key(), threads.calls) == ("first", 0)
+    clock[0] += timedelta(minutes=48)
+    assert [await key(), await key()] == ["first", "first"]
+    threads.let.set()
+    await asyncio.sleep(0.01)
+    assert (await key(), threads.calls) == ("second", 1)
+    threads.let.clear()
+    clock[0] += timedelta(minutes=51)
+    waiting = [asyncio.ensure_future(key()) for _ in range(3)]
+    done, _ = await asyncio.wait(waiting, timeout=0.05)
+    assert not done
+    threads.let.set()
+    assert (await asyncio.gather(*waiting), threads.calls) == (["third"] * 3, 2)
+    requests.close()
+
+
+@pytest.mark.parametrize("name", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
+async def test_certificates_are_checked_against_the_file_that_boto3_takes(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    for each in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(each, raising=False)
+    port = int(recorder.url.rpartition(":")[2])
+    with tls_front(tmp_path, host="127.0.0.1", port=port) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", f"https://127.0.0.1:{front.port}")
+        unknown = LambdaFunction(settings(), Inline())
+        assert "CERTIFICATE_VERIFY_FAILED" in (await unknown.invoke(EVENT)).reason
+        monkeypatch.setenv(name, str(front.certificate))
+        function = LambdaFunction(settings(), Inline())
+        assert (await function.invoke(EVENT)).kind == "done"
+        for made in (unknown, function):
+            made.close()
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "told"),
+    [
+        ({"HTTPS_PROXY": "http://user:secret@proxy:1"}, True),
+        ({"HTTPS_PROXY": "http://proxy:1", "NO_PROXY": ".amazonaws.com"}, False),
+        ({"HTTP_PROXY": "http://proxy:1"}, False),
+    ],
+)
+def test_a_proxy_that_would_apply_to_invoke_is_told_to_be_unused(
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    surroundings: dict[str, str],
+    told: bool,
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL_LAMBDA")
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in surroundings.items():
+        monkeypatch.setenv(name, value)
+    function = LambdaFunction(settings(), Inline())
+    assert function.problems.keys() == ({"invoke_proxy"} if told else set())
+    assert "secret" not in str(function.problems)
+    function.close()
 
 
 async def test_without_an_override_it_goes_to_the_regions_endpoint(
