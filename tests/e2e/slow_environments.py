@@ -12,7 +12,9 @@ class SlowCartPole(CartPoleEnv):
 
     def step(self, action: Any) -> Any:
         time.sleep(0.02)
-        return super().step(action)
+        return super().step(action)  # type: ignore[no-untyped-call]
 
 
-gymnasium.register("SlowCartPole-v0", entry_point=SlowCartPole, max_episode_steps=100)
+gymnasium.register(
+    "SlowCartPole-v0", entry_point=lambda **given: SlowCartPole(**given), max_episode_steps=100
+)

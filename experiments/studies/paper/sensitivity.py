@@ -14,7 +14,8 @@ from experiments.reporting.comparison import runs
 from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.reporting.statistics import Interval, interval, verdict
 from nitro.local.plan import MEMORY_MB
-from shared.money.costs import MB_PER_GB, cpu_share
+from shared.contracts.learner_task import MB_PER_GB
+from shared.money.costs import cpu_share
 from shared.money.prices import AWS_US_EAST_1_2026_11
 
 _DECAY, _WINDOW = 0.96, 6
