@@ -5,6 +5,7 @@ may send it again when the answer was lost. A plain conditional write sent twice
 own first copy.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -124,8 +125,16 @@ class DynamoDbTable:
                 raise
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call on a thread."""
-        return await self._threads.run(call)
+        """Run a call on a thread, to its end also if whoever waits for it is cancelled.
+
+        Before that nobody knows whether a write counts, so a lock that is held for it must stay.
+        """
+        call_on_thread = asyncio.ensure_future(self._threads.run(call))
+        try:
+            return await asyncio.shield(call_on_thread)
+        except asyncio.CancelledError:
+            await asyncio.wait([call_on_thread])
+            raise
 
     def check(self) -> None:
         """Raise `StoreError` unless the table can be read."""

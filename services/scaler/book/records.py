@@ -108,6 +108,8 @@ class OpenGradients(Message):
     """Lease they were asked for under."""
     num_calls: Count
     reserved_usd: NonNegativeFloat
+    num_billed: Count = 0
+    """Calls that ended, in the order of their ends, that the ledger has already."""
 
 
 class LearnerStart(Message):

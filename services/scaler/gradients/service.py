@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from services.scaler.book.book import Book, Turn
 from services.scaler.book.holding import held_lease
@@ -50,8 +51,6 @@ class _Asked:
     """Their numbers."""
     room: int = 0
     """Calls that money is set aside for and that are not launched."""
-    billed: int = 0
-    """Calls that ended and are billed."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -139,7 +138,7 @@ class GradientService:
                 lines = calls_lines(
                     [timeout_s] * twice, twice, self.spending.basis, round_index=key[1]
                 )
-                await self._bill(key, lines)
+                await self._bill(key, partial(_same, lines))
 
     def in_flight(self, job_id: str | None = None) -> int:
         """Return calls under way, of all jobs or of one."""
@@ -188,16 +187,18 @@ class GradientService:
         assert record is not None
         ended = () if flight is None else tuple(flight.ended)
         running = 0 if flight is None else flight.num_tasks - len(ended)
-        lines = self._lines(key, ended[asked.billed :])
+        lines = self._lines(key, ended[_num_billed(record, key) :])
         spec = record.job.spec
         billed = book_lines(_without_reserve(record, key), lines)
         room_usd = spec.stop.budget_usd - self.spending.claimed_usd(billed, self.now())
         for number in (max(at_least, calls_per_update(spec)), at_least):
             reserve_usd = worst_calls_usd(running + number, self.spending.basis)
             if reserve_usd <= room_usd:
-                reserved = _with_reserve(billed, key, running + number, reserve_usd)
+                reserved = _with_reserve(
+                    billed, key, running + number, reserve_usd, num_billed=len(ended)
+                )
                 await turn.write(Change(record=reserved, lines=lines))
-                asked.room, asked.billed = number, len(ended)
+                asked.room = number
                 return ""
         return (
             f"budget: {at_least} gradients may cost ${reserve_usd:.4f}, "
@@ -229,14 +230,21 @@ class GradientService:
 
     async def _book(self, flight: CallsFlight) -> None:
         """Bill what is not billed of a round's calls, which have all ended."""
-        asked = self._asked.get(flight.key, _Asked())
-        await self._bill(flight.key, self._lines(flight.key, flight.ended[asked.billed :]))
-        self._asked.pop(flight.key, None)
+        key = flight.key
+        await self._bill(
+            key, lambda record: self._lines(key, flight.ended[_num_billed(record, key) :])
+        )
+        self._asked.pop(key, None)
 
-    async def _bill(self, key: AttemptKey, lines: tuple[LedgerLine, ...]) -> None:
+    async def _bill(
+        self, key: AttemptKey, lines_of: Callable[[JobRecord], tuple[LedgerLine, ...]]
+    ) -> None:
         def decide(record: JobRecord) -> Change | None:
             rest = _without_reserve(record, key)
-            return None if rest == record else Change(record=book_lines(rest, lines), lines=lines)
+            if rest == record:
+                return None
+            lines = lines_of(record)
+            return Change(record=book_lines(rest, lines), lines=lines)
 
         await self.book.change(key[0], decide)
 
@@ -273,11 +281,26 @@ def _without_reserve(record: JobRecord, key: AttemptKey) -> JobRecord:
     return record.model_copy(update={"open_gradients": rest})
 
 
+def _same(lines: tuple[LedgerLine, ...], _record: JobRecord) -> tuple[LedgerLine, ...]:
+    return lines
+
+
+def _num_billed(record: JobRecord, key: AttemptKey) -> int:
+    """Return how many of a round's ended calls the ledger has; a lost answer does not change it."""
+    _, round_index, _, lease_id = key
+    mine = (e for e in record.open_gradients if (e.round, e.lease_id) == (round_index, lease_id))
+    return max((each.num_billed for each in mine), default=0)
+
+
 def _with_reserve(
-    record: JobRecord, key: AttemptKey, num_calls: int, reserve_usd: float
+    record: JobRecord, key: AttemptKey, num_calls: int, reserve_usd: float, *, num_billed: int
 ) -> JobRecord:
     _, round_index, _, lease_id = key
     more = OpenGradients(
-        round=round_index, lease_id=lease_id, num_calls=num_calls, reserved_usd=reserve_usd
+        round=round_index,
+        lease_id=lease_id,
+        num_calls=num_calls,
+        reserved_usd=reserve_usd,
+        num_billed=num_billed,
     )
     return record.model_copy(update={"open_gradients": (*record.open_gradients, more)})

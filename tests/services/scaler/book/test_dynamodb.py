@@ -1,5 +1,6 @@
 """What only a table can get wrong: it is not there, an answer is lost, a scaler runs on it."""
 
+import asyncio
 import json
 import sys
 import threading
@@ -68,6 +69,32 @@ def test_a_write_that_runs_into_one_of_our_own_under_way_is_no_conflict(aws: str
     table = DynamoDbTable("nitro", client)
     with pytest.raises(StoreError, match="busy"):
         table.write([Item(("a", "b"), "body")], expect={("a", "b"): 1})
+    table.close()
+
+
+def test_a_write_under_way_is_waited_for_also_by_whoever_is_cancelled(aws: str) -> None:
+    """A lock that is held for it would else be free while nobody knows whether it counts."""
+    table = DynamoDbTable("nitro", plain_client())
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def write() -> None:
+        begun.set()
+        go_on.wait()
+        ended.set()
+
+    async def scenario() -> None:
+        waiting = asyncio.create_task(table.run(write))
+        await asyncio.to_thread(begun.wait)
+        waiting.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert ended.is_set()
+
+    asyncio.run(scenario())
     table.close()
 
 

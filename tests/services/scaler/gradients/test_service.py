@@ -206,6 +206,29 @@ def test_a_further_update_of_a_round_reserves_for_what_runs_and_bills_what_ended
     assert record.settled_usd == pytest.approx(sum(x.amount_usd for x in rig.book.lines("job")))
 
 
+def test_what_ended_is_billed_once_although_the_answer_to_the_write_was_lost(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.ask(0, *range(CALLS))
+    for _ in range(CALLS):
+        rig.invoker.end(billed_s=0.1)
+    write = SqliteTable.write
+
+    def lossy(*args: object, **kwargs: object) -> None:
+        monkeypatch.setattr(SqliteTable, "write", write)
+        write(*args, **kwargs)  # type: ignore[arg-type]
+        raise StoreError("the answer was lost")
+
+    monkeypatch.setattr(SqliteTable, "write", lossy)
+    with pytest.raises(StoreError, match="the answer was lost"):
+        rig.ask(1, CALLS)
+    assert rig.ask(1, CALLS)
+    rig.invoker.end(billed_s=0.1)
+    do(rig.service.close("job"))
+    requests = [x.quantity for x in rig.book.lines("job") if x.item == "gradient_requests"]
+    assert sum(requests) == CALLS + 1
+
+
 def test_calls_of_a_process_that_ended_are_billed_at_their_worst(rig: Rig) -> None:
     rig.ask(0, 0, 1)
     reserved_usd = rig.record().open_gradients[0].reserved_usd
