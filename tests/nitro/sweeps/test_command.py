@@ -119,7 +119,7 @@ def test_a_sweep_is_shown_in_each_form(whole: Path) -> None:
         return result.stdout
 
     assert "learning_rate=0.001" in shown("show", "four")
-    assert shown("show", "fo", "--format", "csv").startswith("environment,setting,")
+    assert shown("show", "fou", "--format", "csv").startswith("environment,setting,")
     assert len(json.loads(shown("show", "four", "--json"))["groups"]) == 2
     assert "4 of 4 done" in shown("list")
     assert "does not run" in shown("stop", "four")
