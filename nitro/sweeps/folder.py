@@ -16,6 +16,7 @@ from uuid import uuid4
 from pydantic import Field, TypeAdapter, ValidationError
 
 from nitro.errors import CommandError
+from nitro.hints import Place
 from nitro.sweeps.rows import Row
 from nitro.sweeps.spec import SweepSpec
 from shared.contracts.message import Message
@@ -121,9 +122,9 @@ class SweepFolder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
+                stop = Place(runs_dir=self.runs_dir).command("sweep", "stop", self.name)
                 raise CommandError(
-                    f"{self.name}: another command runs this sweep; end it with: nitro sweep stop "
-                    f"{self.name}"
+                    f"{self.name}: another command runs this sweep; end it with: {stop}"
                 ) from None
             self._stop_file.unlink(missing_ok=True)
             yield

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nitro.client.follow import stop_unfinished
 from nitro.errors import CommandError
+from nitro.hints import Place
 from nitro.local.access import Api
 from nitro.local.own_environments import keep_packages
 from nitro.sweeps.folder import Asked, SweepFolder
@@ -40,9 +41,10 @@ def begin(runs_dir: Path, asked: Asked) -> SweepFolder:
     if folder.exists():
         before = folder.asked().spec
         if _same(before) != _same(asked.spec):
+            resume = Place(runs_dir=runs_dir).command("sweep", "resume", folder.name)
             raise CommandError(
-                f"name: another sweep is called {folder.name}; choose another name, or go on with "
-                f"it by: nitro sweep resume {folder.name}"
+                f"name: another sweep is called {folder.name}; choose another name, or resume that "
+                f"one: {resume}"
             )
         if asked.spec.budget_usd not in (None, before.budget_usd):
             folder.raise_budget(asked.spec.budget_usd or 0.0)

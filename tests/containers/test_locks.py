@@ -53,8 +53,8 @@ def test_a_lock_names_all_that_a_deployable_asks_for_but_torch(deployable: str) 
 @pytest.mark.parametrize("deployable", DOCKERFILES)
 def test_an_image_installs_its_lock_by_hash_on_a_base_of_a_digest(deployable: str) -> None:
     text = (_ROOT / DOCKERFILES[deployable]).read_text("utf-8")
-    assert f"COPY containers/locks/{deployable}.txt lock.txt\n" in text
-    assert "--require-hashes --no-deps --requirement lock.txt\n" in text
+    assert re.search(rf"^COPY .*\bcontainers/locks/{deployable}\.txt ", text, re.MULTILINE)
+    assert re.search(r"--require-hashes --no-deps --requirement (lock\.txt|\$lock)", text)
     (base,) = re.findall(r"^ARG BASE_IMAGE=(\S+)$", text, re.MULTILINE)
     assert _DIGEST.search(base)
     assert base in (_ROOT / "docker-compose.yml").read_text("utf-8")

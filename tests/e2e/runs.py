@@ -140,6 +140,8 @@ def timeless_rounds(runs_dir: Path, job_id: str) -> list[dict[str, Any]]:
             del line["plan"][name]
         if line["result"]:
             del line["result"]["timing"]
+            # Rollouts that arrived before the learner was killed are not made again.
+            del line["result"]["own"]
         if line["curvature"]:
             del line["curvature"]["elapsed_s"]
         lines.append(line)

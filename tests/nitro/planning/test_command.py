@@ -29,7 +29,7 @@ def test_a_plan_measures_projects_and_chooses(tmp_path: Path) -> None:
     assert 1e-6 < workload.step_s < 1e-3
     assert workload.gpu_update_s < workload.update_s
     assert 10 < workload.bytes_per_sample < 100
-    assert {way.place for way in found.ways} == {"here", "server", "serverless"}
+    assert {way.place for way in found.ways} == {"here", "own", "server", "serverless"}
     assert found.ways[found.cheapest].usd == 0.0
     assert found.ways[found.fastest].wall_s == min(way.wall_s for way in found.ways)
     with mpl.rc_context({"svg.fonttype": "none"}):

@@ -14,6 +14,7 @@ from tests.nitro.synthetic_run import rendered
 ROWS = field_rows()
 GROUPS = (
     "learner_functions",
+    "learner_task",
     "actors",
     "stop",
     "episodes",

@@ -58,7 +58,7 @@ def test_the_environment_is_asked_about_once(scaler: Scaler) -> None:
         ({"steps_per_actor": 10, "envs_per_actor": 3}, "steps_per_actor"),
         ({"env_kwargs": {"text": "x" * 257}}, "env_kwargs.text"),
         ({"env_kwargs": {"file": "/etc/passwd"}}, "env_kwargs.file"),
-        ({"env_kwargs": {f"text{i}": "x" * 250 for i in range(12)}}, "env_kwargs"),
+        ({"env_kwargs": {f"text{i}": "x" * 250 for i in range(18)}}, "env_kwargs"),
         ([], "body"),
     ],
 )
