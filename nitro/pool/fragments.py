@@ -5,24 +5,19 @@
                                    ▼                                                  │
                        publish the policy as version k + m, open round k + m ─────────┘
 
-It does what the learner's `OverlappingRounds` does but for learning and checkpoints. A round's
-actors fetch the policy that was published when it was opened.
+Each step is one of `JobRounds`, as in the learner's `OverlappingRounds`. A round's actors fetch the
+policy that was published when it was opened.
 """
 
-import time
 from collections.abc import Callable, Iterator
 
 from nitro.pool.batch import Batch, batch_of
 from nitro.pool.policy import Policy
 from nitro.pool.round_calls import RoundCalls
 from services.learner.record.checkpoint import OpenRound
-from services.learner.rounds.lost_round import environment_failed, round_lost
-from services.learner.rounds.window import OpenedRound, RoundWindow
-from shared.contracts.rounds import EvaluationResult, RoundResult, RoundTiming
+from services.learner.rounds.round_clock import RoundClock
+from shared.contracts.rounds import RoundResult
 from shared.trajectory.trajectory import Trajectory
-
-_LONGEST_WAIT_S = 1.0
-"""One blocking wait; between two of them the pool looks whether it should stop."""
 
 
 class OverlappingFragments:
@@ -30,15 +25,12 @@ class OverlappingFragments:
 
     def __init__(self, calls: RoundCalls) -> None:
         self._calls = calls
-        self._job_id = calls.job.job_id
-        self._window = RoundWindow(
-            calls.cache, calls.job, must_leave=lambda: calls.lease.must_leave
-        )
+        self._clock = RoundClock()
+        self._window = calls.rounds.window()
         self._policies: dict[int, Policy] = {}
         """Of open rounds, by version."""
         self._previous: RoundResult | None = None
         self._empty_rounds = 0
-        self._waited_s = self._used_s = 0.0
         self.policy_version = -1
         """The newest that was published."""
 
@@ -63,16 +55,18 @@ class OverlappingFragments:
         calls, last = self._calls, most_rounds
         calls.require_open()
         opened = calls.spec.open_rounds if last is None else min(last, calls.spec.open_rounds)
-        for index in range(opened):
-            self._open(index, policy())
-        while self._going_on():
-            yield from self._of_the_oldest()
-            over = self._close_oldest()
-            following = over + calls.spec.open_rounds
-            if last is None or following < last:
-                self._open(following, policy())
-        if any(self._window):
-            calls.finish(self._window.newest.plan)
+        self._clock = RoundClock()
+        with calls.while_held():
+            for index in range(opened):
+                self._open(index, policy())
+            while self._going_on():
+                yield from self._of_the_oldest()
+                over = self._close_oldest()
+                following = over + calls.spec.open_rounds
+                if last is None or following < last:
+                    self._open(following, policy())
+            if any(self._window):
+                calls.finish(self._window.newest.plan)
 
     def _going_on(self) -> bool:
         return any(self._window) and self._window.oldest.plan.stop is None
@@ -82,37 +76,26 @@ class OverlappingFragments:
         calls, previous = self._calls, self._previous
         if previous is not None and previous.round != index - calls.spec.open_rounds:
             previous = None
-        payload = policy.encoded(calls.environment)
-        calls.publish(index, payload)
+        calls.rounds.publish(index, policy.encoded(calls.environment))
         self._policies[index] = policy
-        plan = calls.ask(index, index, previous)
+        plan = calls.ask(index, previous)
         self.policy_version = index
-        before = OpenRound(
-            round=index, policy_version=index, taken=(), env_steps=0, episode_returns=()
-        )
-        self._window.open(plan, before)
+        self._window.open(plan, OpenRound(round=index, policy_version=index))
+        self._clock.lap("plan_s")
 
     def _of_the_oldest(self) -> Iterator[Batch]:
         """Yield what arrives, of whichever round, until the oldest is over."""
-        calls, oldest = self._calls, self._window.oldest
-        while not (oldest.over or calls.lease.stop is not None):
-            calls.require_held()
-            if oldest.collector.doomed:
-                raise environment_failed(oldest.collector)
-            started = time.perf_counter()
-            wait_s = min(oldest.collector.remaining_s, _LONGEST_WAIT_S)
-            arrived = self._window.arrivals(timeout_s=wait_s)
-            self._waited_s += time.perf_counter() - started
+        oldest = self._window.oldest
+        for arrived in self._calls.rounds.arrivals(self._window, waits=lambda: True):
             yield from self._handed_over(arrived)
-        oldest.collector.look_again()
         yield from self._handed_over(oldest.fresh())
 
     def _handed_over(self, trajectories: tuple[Trajectory, ...]) -> Iterator[Batch]:
         calls = self._calls
-        calls.keep(trajectories)
+        self._clock.lap("collect_s")
+        calls.rounds.keep(trajectories)
         launched = {each.plan.round: each.plan.num_actors for each in self._window}
         for trajectory in trajectories:
-            started = time.perf_counter()
             yield batch_of(
                 (trajectory,),
                 calls.environment,
@@ -120,61 +103,25 @@ class OverlappingFragments:
                 num_launched=launched[trajectory.round],
                 bill=calls.bills.of(trajectory.round),
             )
-            self._used_s += time.perf_counter() - started
+            self._clock.lap("update_s")
 
     def _close_oldest(self) -> int:
         """Close the oldest round, with its result; return its number."""
         closed, calls = self._window.close_oldest(), self._calls
-        collector, plan = closed.collector, closed.plan
-        evaluation = None
-        if collector.all_episodes_answered or collector.remaining_s == 0.0:
-            evaluation = calls.evaluated(collector)
-        self._previous = self._result(closed, evaluation)
-        calls.cache.free_round(self._job_id, plan.round)
-        calls.cache.delete_policy(self._job_id, plan.policy_version)
-        del self._policies[plan.policy_version]
-        self._require_some(closed, self._previous)
-        return plan.round
-
-    def _result(self, closed: OpenedRound, evaluation: EvaluationResult | None) -> RoundResult:
-        waited_s, self._waited_s = self._waited_s, 0.0
-        used_s, self._used_s = self._used_s, 0.0
-        timing = RoundTiming(
-            plan_s=0.0,
-            collect_s=waited_s,
-            update_s=used_s,
-            curvature_s=0.0,
-            evaluate_s=0.0,
-            checkpoint_s=0.0,
-            total_s=waited_s + used_s,
-        )
-        return RoundResult(
-            round=closed.plan.round,
+        job_id, rounds, plan = calls.job.job_id, calls.rounds, closed.plan
+        evaluation = closed.evaluation()
+        calls.note(evaluation)
+        self._clock.lap("collect_s")
+        self._previous = rounds.result(
+            closed,
+            closed.collector.close(),
             policy_version=self.policy_version,
-            trajectories=closed.collector.close(),
-            env_steps=closed.state.env_steps,
-            episode_returns=closed.state.episode_returns,
-            dropped_episodes=closed.state.dropped_episodes,
-            begun_anew=self._calls.release(closed.plan.round),
-            lost_replays=self._calls.take_lost_replays(),
             evaluation=evaluation,
-            stats=self._calls.report.stats,
-            own=self._calls.own_work(closed.plan.round),
-            timing=timing,
+            stats=calls.report.stats,
+            timing=self._clock.take(),
         )
-
-    def _require_some(self, closed: OpenedRound, result: RoundResult) -> None:
-        """Give up when several rounds in a row brought nothing.
-
-        Raises:
-            RoundLostError: They did, and nobody asked to stop.
-        """
-        calls, collector = self._calls, closed.collector
-        self._empty_rounds = 0 if result.trajectories.used else self._empty_rounds + 1
-        most = calls.spec.open_rounds
-        if self._empty_rounds <= most or calls.lease.stop is not None:
-            return
-        if collector.all_blaming:
-            raise environment_failed(collector)
-        history = f"nor did any in the {most} rounds before it"
-        raise round_lost(collector, spec=calls.spec, history=history)
+        rounds.cache.free_round(job_id, plan.round)
+        rounds.cache.delete_policy(job_id, plan.policy_version)
+        del self._policies[plan.policy_version]
+        self._empty_rounds = rounds.empty_rounds(closed, before=self._empty_rounds)
+        return plan.round

@@ -1,6 +1,6 @@
-"""What a pool does for any round, whether rounds overlap or not: publish, ask, note, evaluate."""
+"""A pool's calls for any round, and its notes: reports, bills, evaluations, and why rounds end."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -10,8 +10,10 @@ from nitro.errors import EXIT_FAILED, CommandError
 from nitro.pool.connection import Connection
 from nitro.pool.stopping import PoolStopped
 from nitro.spec.spec_file import refusal
-from services.learner.rounds.collector import RoundCollector
+from services.learner.rounds.job_rounds import JobRounds
+from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.streams import Streams
+from services.learner.rounds.window import OpenedRound
 from services.learner.scaler.client import LeaseLostError
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import StopReason
@@ -20,12 +22,10 @@ from shared.contracts.rounds import (
     Curvature,
     EvaluationResult,
     GradientNoise,
-    OwnWork,
     RoundPlan,
     RoundRequest,
     RoundResult,
 )
-from shared.trajectory.trajectory import Trajectory
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +88,10 @@ class Bills:
         return lambda: self._usd.get(round_index) if round_index < self._settled_rounds else None
 
 
+_REOPENINGS = 1
+"""How often a round that brought too little is launched again."""
+
+
 class RoundCalls:
     """The calls of one pool, and what they leave for later ones; use it from one thread."""
 
@@ -96,7 +100,16 @@ class RoundCalls:
         self.spec = connection.job.spec
         self.environment = connection.job.described_environment
         self.lease = connection.lease
-        self.cache = connection.cache
+        self.rounds = JobRounds(
+            job=connection.job,
+            scaler=connection.scaler,
+            cache=connection.cache,
+            lease=connection.lease,
+            streams=Streams(envs_per_actor=self.spec.envs_per_actor),
+            max_reopenings=_REOPENINGS,
+            own=connection.own,
+            on_plan=self._told,
+        )
         self.bills = Bills()
         self.report = Report()
         self.evaluations: list[EvaluationResult] = []
@@ -106,11 +119,8 @@ class RoundCalls:
         """Why the rounds are over; None as long as they go on."""
         self.spent_usd = 0.0
         """What the job was billed, as last told with a plan."""
-        self._own = connection.own
         self._scaler = connection.scaler
         self._client = connection.client
-        self._streams = Streams(envs_per_actor=self.spec.envs_per_actor)
-        self._begun_anew = self._lost_replays = 0
 
     def require_open(self) -> None:
         """Make sure that there may be another round.
@@ -146,115 +156,72 @@ class RoundCalls:
         return self.stopped(job.stop_reason or "client_gone", why)
 
     @contextmanager
-    def _while_held(self) -> Iterator[None]:
+    def while_held(self) -> Iterator[None]:
+        """Raise what ends the pool's block in place of what says that the job is not held."""
         try:
             yield
         except LeaseLostError as error:
             raise self._lost(str(error)) from error
+        except LeftEarly as left:
+            self.require_held()
+            raise self.stopped(left.stop or "client_gone", str(left)) from left
 
-    def preview(self, index: int, version: int, previous: RoundResult | None) -> RoundPlan:
+    def preview(self, index: int, previous: RoundResult | None) -> RoundPlan:
         """Return what a round would be; nothing is launched."""
         self.require_open()
-        request = self._request(policy_version=version, previous=previous)
-        with self._while_held():
+        request = self.rounds.with_offer(self._request(index, previous))
+        with self.while_held():
             return self._scaler.preview_round(self.job.job_id, index, request)
 
-    def publish(self, version: int, payload: bytes) -> None:
-        """Put a policy where actors fetch it, also one that was there before: keys expire."""
-        self.cache.publish_policy(self.job.job_id, version, payload)
-
     def ask(
-        self, index: int, version: int, previous: RoundResult | None, **more: object
+        self,
+        index: int,
+        previous: RoundResult | None,
+        *,
+        num_actors: int | None = None,
+        ends: StopReason | None = None,
     ) -> RoundPlan:
         """Have a round launched; asked again, the scaler returns the same plan.
 
         Args:
-            index: The round.
-            version: Of the policy, which is published by now.
+            index: The round, and the version of its policy, which is published by now.
             previous: Result of the round that is over.
-            **more: Further fields of the request: `num_actors`, or those of another attempt.
+            num_actors: In place of what the scaling policy decides.
+            ends: Why the job ends with this plan.
         """
-        if self.job.continues_episodes:
-            # Before the plan: its actors start at once.
-            most = self.spec.actors.max * self.spec.envs_per_actor
-            starts = self._streams.starts(index)[:most]
-            self.cache.publish_starts(self.job.job_id, index, starts)
-        if self._own is not None:
-            self._own.told(previous)
-        request = self._request(policy_version=version, previous=previous, **more)
-        with self._while_held():
-            plan = self._scaler.open_round(self.job.job_id, index, request)
-        self.spent_usd = plan.spent_usd
-        self._streams.take(index, plan.num_actors)
-        if self._own is not None:
-            again = (request.missing, request.missing_evaluations) if request.attempt else ()
-            self._own.launch(plan, *again)
-        self.bills.add(plan, lambda: self._scaler.cost(self.job.job_id).lines)
-        if request.attempt == 0:
-            self.report = Report()
+        more = {"num_actors": num_actors, "ends": ends}
+        plan = self.rounds.ask(index, self._request(index, previous).model_copy(update=more))
+        self.report = Report()
         return plan
 
-    def collector(self, plan: RoundPlan) -> RoundCollector:
-        """Return what receives a round's results."""
-        return RoundCollector(
-            self.cache,
-            plan,
-            self.environment,
-            steps_per_actor=self.spec.steps_of(max(1, plan.num_actors)),
-            envs_per_actor=self.spec.envs_per_actor,
-            should_leave=lambda: self.lease.should_leave,
-            must_leave=lambda: self.lease.must_leave,
-        )
-
-    def keep(self, trajectories: Iterable[Trajectory]) -> None:
-        """Keep where actors left the episodes of what is handed over."""
-        for trajectory in trajectories:
-            self._begun_anew += trajectory.begun_anew
-            self._lost_replays += trajectory.lost_replays
-            if self.job.continues_episodes:
-                self._streams.leave(trajectory.round, trajectory.actor_index, trajectory.snapshots)
-
-    def release(self, round_index: int) -> int:
-        """Let a round's episodes be gone on with; return how many had to begin anew by now."""
-        self._streams.release(round_index)
-        number, self._begun_anew = self._begun_anew, 0
-        return number
-
-    def own_work(self, round_index: int) -> OwnWork | None:
-        """Return what a round that is over did on the program's own cores; None if nothing."""
-        return None if self._own is None else self._own.work(round_index)
-
-    def take_lost_replays(self) -> int:
-        """Return how many did as their repeated actions gave another episode, since last asked."""
-        number, self._lost_replays = self._lost_replays, 0
-        return number
-
-    def evaluated(self, collector: RoundCollector) -> EvaluationResult | None:
+    def evaluated(self, opened: OpenedRound) -> EvaluationResult | None:
         """Wait for a round's evaluation episodes, and note their returns."""
-        episodes = collector.episodes()
-        if not episodes:
-            return None
-        result = EvaluationResult(
-            policy_version=collector.plan.policy_version,
-            returns=tuple(e.episode_return for e in episodes),
-            lengths=tuple(e.length for e in episodes),
-        )
-        self.evaluations.append(result)
+        result = self.rounds.evaluated(opened)
+        self.note(result)
         return result
+
+    def note(self, evaluation: EvaluationResult | None) -> None:
+        """Note an evaluation, if there is one."""
+        if evaluation is not None:
+            self.evaluations.append(evaluation)
 
     def finish(self, plan: RoundPlan) -> None:
         """Receive what the job's last plan launched: the final evaluation."""
-        collector = self.collector(plan)
-        self.final_evaluation = self.evaluated(collector)
-        collector.close()
-        self.cache.forget_starts(self.job.job_id, plan.round)
+        opened = self.rounds.open(plan)
+        self.final_evaluation = self.evaluated(opened)
+        opened.collector.close()
+        self.rounds.cache.forget_starts(self.job.job_id, plan.round)
         self.stop = plan.stop
 
-    def _request(self, **more: object) -> RoundRequest:
-        said = {
-            "lease_id": self.lease.lease_id,
-            "curvature": self.report.curvature,
-            "gradient_noise": self.report.gradient_noise,
-            "own": None if self._own is None else self._own.offer(),
-        }
-        return RoundRequest.model_validate(said | more)
+    def _told(self, plan: RoundPlan) -> None:
+        self.spent_usd = plan.spent_usd
+        self.bills.add(plan, lambda: self._scaler.cost(self.job.job_id).lines)
+
+    def _request(self, version: int, previous: RoundResult | None) -> RoundRequest:
+        return RoundRequest(
+            lease_id=self.lease.lease_id,
+            policy_version=version,
+            curvature=self.report.curvature,
+            gradient_noise=self.report.gradient_noise,
+            previous=previous,
+        )

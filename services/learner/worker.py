@@ -18,6 +18,7 @@ from learning.detectors.registry import build_detector
 from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
 from services.learner.own.cores import OwnCores
+from services.learner.own.rollouts import OwnRollouts
 from services.learner.readiness import Readiness
 from services.learner.record.checkpoint import CheckpointStore, RunState
 from services.learner.record.claiming import claim_files
@@ -25,6 +26,7 @@ from services.learner.record.initial import begin_from
 from services.learner.record.run_record import RunRecord
 from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.rounds.gradient_desk import CachedGradientDesk
+from services.learner.rounds.job_rounds import JobRounds
 from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.lost_round import RoundLostError
 from services.learner.rounds.overlapping import OverlappingRounds
@@ -204,15 +206,24 @@ class Worker:
             steps = None if desk is None else desk.steps
             if desk is not None:
                 leaving.callback(desk.leave)
+            rounds = self._rounds(held, scaler, own)
             if held.job.spec.open_rounds == 1:
                 algorithm = self._build_algorithm(held.job, steps)
-                synchronous = self._session(SynchronousRounds, algorithm, held, scaler, leaving)
-                synchronous.desk, synchronous.own = desk, own
-                return synchronous.run()
+                return self._session(SynchronousRounds, algorithm, rounds, desk, leaving).run()
             off_policy = self._build_off_policy(held.job, steps)
-            overlapping = self._session(OverlappingRounds, off_policy, held, scaler, leaving)
-            overlapping.desk, overlapping.own = desk, own
-            return overlapping.run()
+            return self._session(OverlappingRounds, off_policy, rounds, desk, leaving).run()
+
+    def _rounds(self, held: HeldLease, scaler: ScalerClient, own: OwnRollouts | None) -> JobRounds:
+        """Return the job's rounds, for a session."""
+        return JobRounds(
+            job=held.job,
+            scaler=scaler,
+            cache=self._cache,
+            lease=held,
+            streams=Streams(envs_per_actor=held.job.spec.envs_per_actor),
+            max_reopenings=self._max_reopenings,
+            own=own,
+        )
 
     def _desk(self, held: HeldLease, scaler: ScalerClient) -> CachedGradientDesk | None:
         """Return where the job's gradients come from, if functions compute them."""
@@ -226,25 +237,24 @@ class Worker:
         self,
         kind: type[RoundSession[A]],
         algorithm: A,
-        held: HeldLease,
-        scaler: ScalerClient,
+        rounds: JobRounds,
+        desk: CachedGradientDesk | None,
         leaving: ExitStack,
     ) -> RoundSession[A]:
         """Bring the algorithm to where the job's newest checkpoint says; wire its session."""
-        job = held.job
+        job = rounds.job
         leaving.callback(self._artifacts.release, job.job_id)
         # A policy is evaluated beside the round it is sampled with, `open_rounds` after its own.
         keep = max(job.spec.checkpoint.keep, job.spec.open_rounds)
         checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=keep)
-        streams = Streams(envs_per_actor=job.spec.envs_per_actor)
-        state, policies = _restore(checkpoints, algorithm, streams)
+        state, policies = _restore(checkpoints, algorithm, rounds.streams)
         if job.spec.init_from is not None and state.next_round == 0:
             begin_from(algorithm, self._artifacts, job.spec.init_from)
         record = RunRecord(self._artifacts, job.job_id)
         env_steps = record.begin(
             job,
             next_round=state.next_round,
-            bill=scaler.cost(job.job_id).lines,
+            bill=rounds.scaler.cost(job.job_id).lines,
             device=self._device,
         )
         folder = self._artifacts.local_folder(job.job_id)
@@ -263,19 +273,15 @@ class Worker:
             self._artifacts.publish(job.job_id)
 
         return kind(
-            job=job,
+            rounds=rounds,
             state=state,
             earlier_policies=policies,
-            scaler=scaler,
-            cache=self._cache,
-            lease=held,
             algorithm=algorithm,
             detector=build_detector(job.spec.detector),
             checkpoints=checkpoints,
             record=record,
-            streams=streams,
             observe=observe,
-            max_reopenings=self._max_reopenings,
+            desk=desk,
         )
 
     def _leave(self, held: HeldLease, scaler: ScalerClient, reason: LeftEarly) -> None:

@@ -44,11 +44,11 @@ class OpenRound(Message):
     """Of the policy its actors fetch."""
     curvature: Curvature | None = None
     """What it was asked for with."""
-    taken: tuple[Count, ...]
+    taken: tuple[Count, ...] = ()
     """Actors whose trajectories the algorithm has."""
-    env_steps: Count
+    env_steps: Count = 0
     """Steps of those."""
-    episode_returns: tuple[FiniteFloat, ...]
+    episode_returns: tuple[FiniteFloat, ...] = ()
     """Training episodes that ended inside those."""
     dropped_episodes: Count = 0
     """Episodes of those that were sampled again: something in them was not finite."""

@@ -25,15 +25,10 @@ from collections.abc import Collection
 from learning.algorithms.algorithm import OffPolicyAlgorithm
 from learning.algorithms.policy_update import UpdateTally
 from services.learner.record.checkpoint import OpenRound, RunState
-from services.learner.rounds.lost_round import environment_failed, round_lost
-from services.learner.rounds.session import RoundSession, evaluation_result
-from services.learner.rounds.window import OpenedRound, RoundWindow
+from services.learner.rounds.session import RoundSession
 from shared.contracts.jobs import StopReason
-from shared.contracts.rounds import EvaluationResult, RoundResult, TrajectoryCounts
+from shared.contracts.rounds import EvaluationResult
 from shared.trajectory.trajectory import Trajectory
-
-_LONGEST_WAIT_S = 1.0
-"""One blocking wait; between two of them the learner looks whether it should leave."""
 
 
 class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
@@ -43,7 +38,7 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         super().__post_init__()
         self._policies = dict(self.earlier_policies)
         self._version = self.state.policy_version
-        self._window = RoundWindow(self.cache, self.job, must_leave=lambda: self.lease.must_leave)
+        self._window = self.rounds.window()
         self._tally = UpdateTally()
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
@@ -78,9 +73,6 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             round=index,
             policy_version=self._version,
             curvature=None if previous is None else self.state.curvature,
-            taken=(),
-            env_steps=0,
-            episode_returns=(),
         )
         self._publish(before.policy_version)
         plan = self.ask(
@@ -95,20 +87,20 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
     def _publish(self, version: int) -> None:
         if version == self._version:
             self._policies[version] = self.policy_for_actors()
-        # Also one that was there before: keys expire.
-        self.cache.publish_policy(self.job.job_id, version, self._policies[version])
+        self.rounds.publish(version, self._policies[version])
 
     def _learn_until_the_oldest_is_over(self) -> None:
         algorithm, oldest = self.algorithm, self._window.oldest
-        while not (oldest.over or self.lease.stop is not None):
-            self._leave_if_must()
-            if algorithm.in_order:
-                self._window.listen(timeout_s=min(oldest.collector.remaining_s, _LONGEST_WAIT_S))
-            else:
-                self._learn(oldest)
-            if oldest.collector.doomed:
-                raise environment_failed(oldest.collector)
-        oldest.collector.look_again()
+        arrivals = self.rounds.arrivals(
+            self._window,
+            waits=lambda: algorithm.in_order or not algorithm.ready,
+            hands_on=not algorithm.in_order,
+        )
+        for arrived in arrivals:
+            if arrived:
+                self._take_in(arrived)
+            if algorithm.has_fresh or (algorithm.ready and not arrived):
+                self._update()
         # Nothing more of younger rounds is taken in until the next round is open: learned from
         # first, it would leave actors idle, and all open rounds would fall into step.
         self._take_in(oldest.fresh())
@@ -117,18 +109,8 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
             self._leave_if_must()
             self._update()
 
-    def _learn(self, oldest: OpenedRound) -> None:
-        """Take in what arrived and update once; wait only when there is nothing to update with."""
-        algorithm = self.algorithm
-        wait_s = 0.0 if algorithm.ready else min(oldest.collector.remaining_s, _LONGEST_WAIT_S)
-        arrived = self._window.arrivals(timeout_s=wait_s)
-        if arrived:
-            self._take_in(arrived)
-        if algorithm.has_fresh or (algorithm.ready and not arrived):
-            self._update()
-
     def _take_in(self, trajectories: tuple[Trajectory, ...]) -> None:
-        self.keep(trajectories)
+        self.rounds.keep(trajectories)
         self.algorithm.add(trajectories)
 
     def _update(self) -> None:
@@ -144,65 +126,29 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         closed = self._window.close_oldest()
         self.clock.lap("collect_s")
         curvature = self.measurement(closed.plan)
-        evaluation = self._evaluation(closed)
-        result = self._result(closed, closed.collector.close(), evaluation)
+        evaluation = closed.evaluation()
+        result = self.rounds.result(
+            closed,
+            closed.collector.close(),
+            policy_version=self._version,
+            evaluation=evaluation,
+            stats=self._tally.take(),
+            timing=self.clock.take(),
+            gradients=self.close_gradients(),
+        )
         state = RunState(
             next_round=closed.plan.round + 1,
             policy_version=self._version,
             curvature=curvature,
             previous=result,
             open_rounds=tuple(opened.state for opened in self._window),
-            empty_rounds=self._empty_rounds(closed, result),
+            empty_rounds=self.rounds.empty_rounds(closed, before=self.state.empty_rounds),
         )
         fetched = {opened.policy_version for opened in state.open_rounds}
         policies = {version: self._policies[version] for version in fetched}
         self.save(closed.plan, result, state, policies)
         self.cache.free_round(self.job.job_id, closed.plan.round)
         self._forget_policies(keep=fetched | {self._version})
-
-    def _result(
-        self, closed: OpenedRound, counts: TrajectoryCounts, evaluation: EvaluationResult | None
-    ) -> RoundResult:
-        return RoundResult(
-            round=closed.plan.round,
-            policy_version=self._version,
-            trajectories=counts,
-            env_steps=closed.state.env_steps,
-            episode_returns=closed.state.episode_returns,
-            dropped_episodes=closed.state.dropped_episodes,
-            begun_anew=self.take_begun_anew(),
-            lost_replays=self.take_lost_replays(),
-            evaluation=evaluation,
-            stats=self._tally.take(),
-            gradients=self.close_gradients(),
-            own=self.own_work(closed.plan.round),
-            timing=self.clock.take(),
-        )
-
-    def _empty_rounds(self, closed: OpenedRound, result: RoundResult) -> int:
-        """Return how many rounds in a row brought nothing.
-
-        Raises:
-            RoundLostError: Too many of them, although nobody asked the job to stop.
-        """
-        if result.trajectories.used:
-            return 0
-        empty = self.state.empty_rounds + 1
-        # Those open when the first went wrong were launched like it: only one more is news.
-        most = self.job.spec.open_rounds
-        if empty > most and self.lease.stop is None:
-            if closed.collector.all_blaming:
-                raise environment_failed(closed.collector)
-            history = f"nor did any in the {most} rounds before it"
-            raise round_lost(closed.collector, spec=self.job.spec, history=history)
-        return empty
-
-    def _evaluation(self, closed: OpenedRound) -> EvaluationResult | None:
-        collector = closed.collector
-        if not collector.all_episodes_answered and collector.remaining_s > 0.0:
-            # The job stops. The episodes that end first are short ones: their mean would mislead.
-            return None
-        return evaluation_result(closed.plan, collector.episodes())
 
     def _forget_policies(self, *, keep: Collection[int]) -> None:
         for version in sorted(self._policies.keys() - set(keep)):
@@ -215,7 +161,8 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         plan = final.plan
         if plan.stop is None:
             raise RuntimeError(f"round {plan.round} was planned after one that ended the job")
-        evaluation = evaluation_result(plan, final.collector.episodes())
+        final.collector.episodes()  # waits for them
+        evaluation = final.evaluation()
         self._leave_if_must()
         final.collector.close()
         for opened in self._window:
@@ -224,4 +171,4 @@ class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
         return plan.stop, evaluation
 
     def _leave_if_must(self) -> None:
-        self.leave_if_must("while rounds were open")
+        self.rounds.leave_if_must("while rounds were open")

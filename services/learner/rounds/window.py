@@ -4,6 +4,7 @@ Trajectories are handed on as they arrive, whichever round they are of. What was
 is remembered, so that a learner that resumes from a checkpoint uses none twice and misses none.
 """
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,11 +13,14 @@ from services.learner.record.checkpoint import OpenRound
 from services.learner.rounds.collector import RoundCollector
 from shared.cache.client import TrajectoryCache
 from shared.contracts.jobs import Job
-from shared.contracts.rounds import RoundPlan
+from shared.contracts.rounds import EvaluationResult, RoundPlan
 from shared.trajectory.trajectory import Trajectory
 
+_LOG = logging.getLogger(__name__)
 _SILENCE_S = 1.0
 """After so long without an arrival the learner looks at what is stored."""
+MOST_RELAUNCHES = 3
+"""How often what vanished of a round is launched again: a part that ends each time needs repair."""
 
 
 class OpenedRound:
@@ -28,11 +32,45 @@ class OpenedRound:
         self.collector = collector
         self.state = before
         """What was used of it so far."""
+        self._relaunches_left = MOST_RELAUNCHES
 
     @property
     def over(self) -> bool:
         """Whether nothing more is to be waited for."""
         return self.collector.complete or self.collector.remaining_s == 0.0
+
+    def may_relaunch(self) -> bool:
+        """Count a launch of what vanished; return whether it is one of those it may have."""
+        self._relaunches_left -= 1
+        return self._relaunches_left >= 0
+
+    def evaluation(self) -> EvaluationResult | None:
+        """Return what the episodes launched beside it came to; None when there are none.
+
+        None, too, where they are still to come: those that end first are the short ones, and their
+        mean would mislead. Where some are lost it is the mean of the others: the log tells of it.
+        """
+        collector, plan = self.collector, self.plan
+        if not collector.all_episodes_answered and collector.remaining_s > 0.0:
+            return None
+        episodes = collector.episodes()
+        if len(episodes) < plan.num_evaluations:
+            _LOG.warning(
+                "evaluation lacks episodes",
+                extra={
+                    "job": plan.job_id,
+                    "round": plan.round,
+                    "episodes": len(episodes),
+                    "asked": plan.num_evaluations,
+                },
+            )
+        if not episodes:
+            return None
+        return EvaluationResult(
+            policy_version=plan.policy_version,
+            returns=tuple(e.episode_return for e in episodes),
+            lengths=tuple(e.length for e in episodes),
+        )
 
     def fresh(self) -> tuple[Trajectory, ...]:
         """Return the trajectories that were not returned before, and count them as used."""
@@ -51,6 +89,38 @@ class OpenedRound:
                 }
             )
         return trajectories
+
+
+def opened_round(
+    cache: TrajectoryCache,
+    job: Job,
+    plan: RoundPlan,
+    before: OpenRound,
+    *,
+    should_leave: Callable[[], bool],
+    must_leave: Callable[[], bool],
+) -> OpenedRound:
+    """Return a round that was planned; what is stored of it is taken in at once.
+
+    Args:
+        cache: Where its actors put their results.
+        job: Whose round it is.
+        plan: As the scaler launched it.
+        before: What was used of it by an earlier learner.
+        should_leave: Ends the wait for trajectories.
+        must_leave: Ends the wait for episodes.
+    """
+    collector = RoundCollector(
+        cache,
+        plan,
+        job.described_environment,
+        steps_per_actor=job.spec.steps_of(max(1, plan.num_actors)),
+        envs_per_actor=job.spec.envs_per_actor,
+        should_leave=should_leave,
+        must_leave=must_leave,
+        taken=before.taken,
+    )
+    return OpenedRound(plan, collector, before)
 
 
 class RoundWindow:
@@ -79,18 +149,10 @@ class RoundWindow:
 
     def open(self, plan: RoundPlan, before: OpenRound) -> None:
         """Add a round that was planned; what is stored of it is taken in at once."""
-        spec = self._job.spec
-        collector = RoundCollector(
-            self._cache,
-            plan,
-            self._job.described_environment,
-            steps_per_actor=spec.steps_per_actor,
-            envs_per_actor=spec.envs_per_actor,
-            should_leave=self._must_leave,
-            must_leave=self._must_leave,
-            taken=before.taken,
+        leave = self._must_leave
+        self._rounds.append(
+            opened_round(self._cache, self._job, plan, before, should_leave=leave, must_leave=leave)
         )
-        self._rounds.append(OpenedRound(plan, collector, before))
 
     def close_oldest(self) -> OpenedRound:
         """Take the oldest round out."""

@@ -19,8 +19,8 @@ from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch
 from nitro.pool.policy import PolicyNotSupportedError
 from nitro.pool.policy_maps import policy_of
-from nitro.pool.round_calls import RoundCalls
 from nitro.pool.stopping import PoolStopped
+from services.learner.rounds.job_rounds import JobRounds
 from shared.contracts.billing import JobCost
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.leases import FinishRequest
@@ -403,7 +403,7 @@ def test_a_round_that_was_cut_short_is_gone_on_with_and_billed_once(
     with pool_at(shared_system, actors=2) as pool:
         before = pool.collect(first)
         with monkeypatch.context() as patch:
-            patch.setattr(RoundCalls, "collector", interrupted)
+            patch.setattr(JobRounds, "open", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 pool.collect(first)
         batch = pool.collect(second)

@@ -9,6 +9,7 @@ from typing import Any
 
 from services.learner.record.checkpoint import CheckpointStore
 from services.learner.record.run_record import RunRecord
+from services.learner.rounds.job_rounds import JobRounds
 from services.learner.rounds.streams import Streams
 from services.learner.scaler.client import ScalerClient
 from services.learner.scaler.held_lease import HeldLease
@@ -282,6 +283,7 @@ def wired(
     shutdown: threading.Event,
     *,
     next_round: int = 0,
+    max_reopenings: int = 0,
 ) -> dict[str, Any]:
     """Return what a session of rounds works with that does not depend on what it learns."""
     client, heartbeats = (
@@ -290,11 +292,14 @@ def wired(
     record = RunRecord(artifacts, scaler.job.job_id)
     record.begin(scaler.job, next_round=next_round, bill=(), device="cpu")
     return {
-        "job": scaler.job,
-        "scaler": client,
-        "cache": cache,
-        "lease": stack.enter_context(HeldLease(scaler.lease(), heartbeats, shutdown)),
+        "rounds": JobRounds(
+            job=scaler.job,
+            scaler=client,
+            cache=cache,
+            lease=stack.enter_context(HeldLease(scaler.lease(), heartbeats, shutdown)),
+            streams=Streams(envs_per_actor=1),
+            max_reopenings=max_reopenings,
+        ),
         "checkpoints": CheckpointStore(artifacts, scaler.job.job_id, keep=3),
         "record": record,
-        "streams": Streams(envs_per_actor=1),
     }

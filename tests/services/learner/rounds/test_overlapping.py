@@ -69,7 +69,6 @@ class Rig:
                 algorithm=algorithm,
                 detector=VersionDetector(),
                 observe=lambda _: None,
-                max_reopenings=0,
             )
             return algorithm, loop.run()[0]
 

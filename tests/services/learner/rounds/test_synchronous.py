@@ -56,13 +56,19 @@ class Rig:
         self.scaler.launch, self.scaler.changes = launch, changes
         made = self.scaler.job
         session = SynchronousRounds(
-            **wired(self.scaler, self._stack, self._artifacts, self.cache, self.shutdown),
+            **wired(
+                self.scaler,
+                self._stack,
+                self._artifacts,
+                self.cache,
+                self.shutdown,
+                max_reopenings=max_reopenings,
+            ),
             state=RunState(next_round=0, policy_version=0, curvature=None, previous=None),
             earlier_policies={},
             algorithm=build_algorithm(made, device=torch.device("cpu")),
             detector=build_detector(made.spec.detector),
             observe=self.observed.append,
-            max_reopenings=max_reopenings,
         )
         return session.run()
 

@@ -1,0 +1,306 @@
+"""One job's rounds for whoever learns from them: ask, collect, launch again, evaluate, close.
+
+    publish policy ──▶ ask ──▶ open ──▶ collect ──▶ (the caller learns) ──▶ evaluate ──▶ result
+
+    | step     | waits for                        | who ends the wait                     |
+    |----------|----------------------------------|---------------------------------------|
+    | ask      | the scaler's answer              | the scaler; patience when it is gone  |
+    | collect  | one answer per launched actor    | actors, the scaler for failed ones,   |
+    |          |                                  | the deadline, a stop or lost lease    |
+    | evaluate | the episodes of this round       | the same, but for a stop              |
+
+The learner's sessions and the loops of an `ActorPool` are its callers. They say in which order
+these steps come, and learn in between. It needs no torch.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from services.learner.own.rollouts import OwnRollouts
+from services.learner.record.checkpoint import OpenRound
+from services.learner.rounds.collector import RoundCollector
+from services.learner.rounds.left_early import LeftEarly
+from services.learner.rounds.lost_round import environment_failed, round_lost
+from services.learner.rounds.streams import Streams
+from services.learner.rounds.window import (
+    MOST_RELAUNCHES,
+    OpenedRound,
+    RoundWindow,
+    opened_round,
+)
+from services.learner.scaler.client import ScalerClient
+from services.learner.scaler.held_lease import HeldLease
+from shared.cache.client import TrajectoryCache
+from shared.contracts.gradients import GradientRecord
+from shared.contracts.jobs import Job
+from shared.contracts.rounds import (
+    EvaluationResult,
+    RoundPlan,
+    RoundRequest,
+    RoundResult,
+    RoundTiming,
+    TrajectoryCounts,
+)
+from shared.trajectory.trajectory import Trajectory
+
+_LOG = logging.getLogger(__name__)
+_LONGEST_WAIT_S = 1.0
+"""One blocking wait; between two of them is a look whether to leave."""
+
+
+@dataclass(kw_only=True, eq=False)
+class JobRounds:
+    """The rounds of one job whose lease is held; use it from one thread."""
+
+    job: Job
+    scaler: ScalerClient
+    cache: TrajectoryCache
+    lease: HeldLease
+    streams: Streams
+    max_reopenings: int
+    """How often a round that brought too little is launched again."""
+    own: OwnRollouts | None = None
+    """What runs on the caller's own cores; None where nothing does."""
+    on_plan: Callable[[RoundPlan], object] = lambda _: None
+    """Told of every plan."""
+
+    def __post_init__(self) -> None:
+        self._published: tuple[int, bytes] = (0, b"")
+        """Version and policy that were published last, to be published again with an attempt."""
+        self._asked: tuple[int, RoundRequest] | None = None
+        """The round that was asked for last, and how."""
+        self._begun_anew = self._lost_replays = 0
+
+    def leave_if_must(self, where: str) -> None:
+        """Raise `LeftEarly` if the lease was lost or this process was asked to end."""
+        if self.lease.must_leave:
+            raise LeftEarly(f"asked to leave {where}")
+
+    def publish(self, version: int, policy: bytes) -> None:
+        """Put a policy where actors fetch it, also one that was there before: keys expire."""
+        self._published = version, policy
+        self.cache.publish_policy(self.job.job_id, version, policy)
+
+    def ask(self, index: int, request: RoundRequest) -> RoundPlan:
+        """Ask for a round whose policy is published; asked again, the scaler repeats the plan."""
+        job, own = self.job, self.own
+        self._asked = index, request
+        if own is not None:
+            own.told(request.previous)
+        if job.continues_episodes:
+            # Before the plan: its actors start at once.
+            most = job.spec.actors.max * job.spec.envs_per_actor
+            self.cache.publish_starts(job.job_id, index, self.streams.starts(index)[:most])
+        plan = self.scaler.open_round(job.job_id, index, self.with_offer(request))
+        self.streams.take(index, plan.num_actors)
+        if own is not None:
+            again = (request.missing, request.missing_evaluations) if request.attempt else ()
+            own.launch(plan, *again)
+        self.on_plan(plan)
+        return plan
+
+    def with_offer(self, request: RoundRequest) -> RoundRequest:
+        """Return a request with what can run on own cores."""
+        offer = None if self.own is None else self.own.offer()
+        return request.model_copy(update={"own": offer})
+
+    def open(self, plan: RoundPlan) -> OpenedRound:
+        """Begin to collect a round that was planned."""
+        before = OpenRound(round=plan.round, policy_version=plan.policy_version)
+        lease = self.lease
+        return opened_round(
+            self.cache,
+            self.job,
+            plan,
+            before,
+            should_leave=lambda: lease.should_leave,
+            must_leave=lambda: lease.must_leave,
+        )
+
+    def collect(self, opened: OpenedRound) -> RoundPlan | None:
+        """Wait until a round is usable, and open it again for what is missing if it must be.
+
+        Actors that vanished have not failed: they are launched again, so that a restart does not
+        change what is learned from.
+
+        Returns:
+            The plan that ends the job, where the round may not be opened again.
+
+        Raises:
+            RoundLostError: Too little came, or actors vanished time after time.
+            LeftEarly: There is a reason to leave, and something is missing.
+        """
+        collector, left = opened.collector, self.max_reopenings
+        collector.trajectories()
+        while collector.vanished or (left and not self._usable(collector)):
+            self._leave_if_asked(collector)
+            if collector.doomed:
+                raise environment_failed(collector)
+            if not collector.vanished:
+                left -= 1
+            elif not opened.may_relaunch():
+                history = f"although what vanished was launched again {MOST_RELAUNCHES} times"
+                raise round_lost(collector, spec=self.job.spec, history=history)
+            again = self._reopen(collector, collector.missing, collector.failures)
+            if again.stop is not None:
+                _LOG.warning("round not reopened", extra=self._of(again, why=again.reason))
+                return again
+            collector.trajectories()
+        if self._usable(collector):
+            return None
+        if collector.doomed or collector.all_blaming:
+            raise environment_failed(collector)
+        and_yet = ", and reopening it did not help" if self.max_reopenings else ""
+        history = f"{max(1, opened.plan.quorum)} are needed{and_yet}"
+        raise round_lost(collector, spec=self.job.spec, history=history)
+
+    def evaluated(self, opened: OpenedRound) -> EvaluationResult | None:
+        """Wait for a round's evaluation episodes; None where it has none.
+
+        Raises:
+            LeftEarly: There is a reason to leave before they are there.
+        """
+        collector, lease = opened.collector, self.lease
+        collector.episodes()
+        # Without them the round goes on: they are not learned from.
+        while collector.vanished_episodes and not lease.must_leave and opened.may_relaunch():
+            self._reopen(collector, (), ("evaluation episodes vanished",))
+            collector.episodes()
+        if lease.lost or (lease.interrupted and not collector.all_episodes_answered):
+            raise LeftEarly("asked to leave before the round was done")
+        return opened.evaluation()
+
+    def keep(self, trajectories: Iterable[Trajectory]) -> None:
+        """Keep where actors left the episodes of what is learned from."""
+        for trajectory in trajectories:
+            self._begun_anew += trajectory.begun_anew
+            self._lost_replays += trajectory.lost_replays
+            if self.job.continues_episodes:
+                self.streams.leave(trajectory.round, trajectory.actor_index, trajectory.snapshots)
+
+    def result(
+        self,
+        opened: OpenedRound,
+        counts: TrajectoryCounts,
+        *,
+        policy_version: int,
+        evaluation: EvaluationResult | None,
+        stats: Mapping[str, float],
+        timing: RoundTiming,
+        gradients: GradientRecord | None = None,
+    ) -> RoundResult:
+        """Return what came of a round that is closed, and let its episodes wait for actors again.
+
+        Args:
+            opened: The round.
+            counts: What became of its trajectories.
+            policy_version: Of the policy by now.
+            evaluation: Of the policy that the round was opened with.
+            stats: Of the updates since the last result.
+            timing: Of the time since then.
+            gradients: What became of the gradients of functions.
+        """
+        index, state = opened.plan.round, opened.state
+        self.streams.release(index)
+        begun_anew, self._begun_anew = self._begun_anew, 0
+        lost_replays, self._lost_replays = self._lost_replays, 0
+        return RoundResult(
+            round=index,
+            policy_version=policy_version,
+            trajectories=counts,
+            env_steps=state.env_steps,
+            episode_returns=state.episode_returns,
+            dropped_episodes=state.dropped_episodes,
+            begun_anew=begun_anew,
+            lost_replays=lost_replays,
+            evaluation=evaluation,
+            stats=dict(stats),
+            gradients=gradients,
+            own=None if self.own is None else self.own.work(index),
+            timing=timing,
+        )
+
+    def window(self) -> RoundWindow:
+        """Return a place for rounds that are open at the same time."""
+        return RoundWindow(self.cache, self.job, must_leave=lambda: self.lease.must_leave)
+
+    def arrivals(
+        self, window: RoundWindow, *, waits: Callable[[], bool], hands_on: bool = True
+    ) -> Iterator[tuple[Trajectory, ...]]:
+        """Yield what arrives, of whichever round, until the oldest is over; often that is nothing.
+
+        Args:
+            window: The open rounds.
+            waits: Whether to wait for something, when nothing is there.
+            hands_on: Whether anything is handed on; else all stays with its round.
+
+        Raises:
+            RoundLostError: The environment is to blame that nothing will come.
+            LeftEarly: There is a reason to leave.
+        """
+        oldest = window.oldest
+        while not (oldest.over or self.lease.stop is not None):
+            self.leave_if_must("while rounds were open")
+            wait_s = min(oldest.collector.remaining_s, _LONGEST_WAIT_S) if waits() else 0.0
+            if hands_on:
+                yield window.arrivals(timeout_s=wait_s)
+            else:
+                window.listen(timeout_s=wait_s)
+            if oldest.collector.doomed:
+                raise environment_failed(oldest.collector)
+        oldest.collector.look_again()
+
+    def empty_rounds(self, closed: OpenedRound, *, before: int) -> int:
+        """Return how many rounds in a row brought nothing, given how many did before this one.
+
+        Raises:
+            RoundLostError: Too many of them, although nobody asked the job to stop.
+        """
+        collector = closed.collector
+        if collector.used:
+            return 0
+        # Those open when the first went wrong were launched like it: only one more is news.
+        most = self.job.spec.open_rounds
+        if before >= most and self.lease.stop is None:
+            if collector.all_blaming:
+                raise environment_failed(collector)
+            history = f"nor did any in the {most} rounds before it"
+            raise round_lost(collector, spec=self.job.spec, history=history)
+        return before + 1
+
+    def _reopen(
+        self, collector: RoundCollector, missing: tuple[int, ...], why: tuple[str, ...]
+    ) -> RoundPlan:
+        """Have these actors, and episodes that vanished, launched again."""
+        if self._asked is None:
+            raise RuntimeError("a round is opened again that was never asked for")
+        index, request = self._asked
+        episodes = collector.vanished_episodes
+        _LOG.warning(
+            "round reopened",
+            extra=self._of(collector.plan, missing=len(missing), episodes=len(episodes), why=why),
+        )
+        collector.prepare_reopening()
+        # It may be what they missed: keys expire, also while the machine is asleep.
+        self.publish(*self._published)
+        another = {
+            "attempt": collector.attempt + 1,
+            "missing": missing,
+            "missing_evaluations": episodes,
+        }
+        again = self.ask(index, request.model_copy(update=another))
+        collector.reopen(again)
+        return again
+
+    def _usable(self, collector: RoundCollector) -> bool:
+        self._leave_if_asked(collector)
+        # Never train on nothing, whatever the quorum says.
+        return len(collector.used) >= max(1, collector.plan.quorum)
+
+    def _leave_if_asked(self, collector: RoundCollector) -> None:
+        if collector.missing and self.lease.should_leave:
+            raise LeftEarly("asked to leave while a round was collected", stop=self.lease.stop)
+
+    def _of(self, plan: RoundPlan, **more: object) -> dict[str, object]:
+        return {"job": self.job.job_id, "round": plan.round, **more}
