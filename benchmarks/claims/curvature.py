@@ -85,7 +85,7 @@ class Subject:
             discount=hyperparameters.discount,
             gae_lambda=hyperparameters.gae_lambda,
         )
-        algorithm.update(trajectories)
+        algorithm.learn(trajectories)
         return algorithm.network, batch
 
 

@@ -77,7 +77,7 @@ class _Learner:
     def sample_update(self, trajectories: Sequence[Trajectory]) -> float:
         """Update once; return samples per second, each counted once per pass."""
         samples = sum(trajectory.reward.size for trajectory in trajectories)
-        return samples * self.num_epochs / self._timed(lambda: self.algorithm.update(trajectories))
+        return samples * self.num_epochs / self._timed(lambda: self.algorithm.learn(trajectories))
 
     def sample_curvature(self) -> float:
         """Measure the curvature of the last update once; return the seconds it took."""
@@ -131,7 +131,7 @@ def _subject_rows(subject: _Subject, effort: Effort) -> list[Row]:
     trajectories = actor.fragments(subject.num_actors)
     before = on_cpu.parameters()
     for learner in (on_cpu, on_gpu):
-        learner.algorithm.update(trajectories)
+        learner.algorithm.learn(trajectories)
     moved = on_cpu.parameters() - before
     apart = float((on_gpu.parameters() - on_cpu.parameters()).norm() / moved.norm())
     # The curvature of one policy, with advantages of one value function, on both.

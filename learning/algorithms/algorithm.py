@@ -1,9 +1,15 @@
-"""The seam between rounds and a learning algorithm, on-policy or off-policy."""
+"""The seam between rounds and a learning algorithm."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
+from learning.algorithms.policy_update import (
+    PolicyUpdate,
+    StateArrays,
+    StateScalars,
+    UpdateTally,
+)
+from learning.data.fragments import in_actor_order
 from learning.data.transitions import Replay
 from learning.detectors.detector import PolicySamples
 from learning.networks.actor_critic import ActorCritic
@@ -11,8 +17,60 @@ from learning.networks.building import PolicyPayload
 from shared.trajectory.trajectory import Trajectory
 
 
-class Trained(Protocol):
-    """A policy that is being learned."""
+class Algorithm(Protocol):
+    """Learns a policy from what actors bring.
+
+    The loop adds what arrived, calls `update` while `ready` says so, and tells with `advance` which
+    version the policy is after it; it publishes those versions that actors will fetch. Trajectories
+    come in the order of `add`; equal calls from equal state give equal bits.
+    """
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it learns from one whole round after the other.
+
+        Equal seeds then give equal bits although rounds overlap: nothing depends on what comes
+        first.
+        """
+        ...
+
+    def add(self, trajectories: Sequence[Trajectory]) -> None:
+        """Take in trajectories, in this order.
+
+        What is not enough to learn from waits for more, or for `flush`.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Make do with the trajectories that wait, however few: nothing more is to come soon."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether `update` has something to learn from: never used, or to be replayed."""
+        ...
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether something that was never used is waiting; `update` takes that first."""
+        ...
+
+    def update(self) -> PolicyUpdate:
+        """Improve the policy once.
+
+        Where policies of several versions are learned from, stats hold at least `policy_lag_mean`
+        and `policy_lag_max` (present version less the trajectory's, over the trajectories learned
+        from) and `fresh` (1, or 0 for a replay).
+
+        Raises:
+            RuntimeError: Not `ready`.
+            FloatingPointError: Gradient steps stopped being finite; the policy is as before them.
+        """
+        ...
+
+    def advance(self, policy_version: int) -> None:
+        """Take note that the present policy is version `policy_version`: 0 at the start."""
+        ...
 
     @property
     def network(self) -> ActorCritic | None:
@@ -63,64 +121,29 @@ class Trained(Protocol):
         ...
 
 
-class Algorithm(Trained, Protocol):
-    """Learns a policy from the trajectories of one round after another."""
+def learn_round(algorithm: Algorithm, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
+    """Learn from one whole round, until nothing is left to use, as the next policy version.
 
-    def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
-        """Improve the policy with one round of trajectories, in whatever order they arrived."""
-        ...
+    PPO uses a round once, IMPALA each batch of it, and IMPACT each up to K times, in passes over
+    all of them. A round of more than N batches puts the oldest out of IMPACT's buffer after their
+    first use.
 
+    Args:
+        algorithm: What learns.
+        trajectories: The round's, in whatever order they arrived.
 
-class OffPolicyAlgorithm(Trained, Protocol):
-    """Learns from trajectories of several policy versions, as they come: IMPACT, IMPALA, SAC.
+    Returns:
+        What the updates come to, see `UpdateTally`.
 
-    The loop adds what arrived, calls `update` while `ready` says so, and tells with `advance` which
-    version the policy is after it; it publishes those versions that actors will fetch. Trajectories
-    come in the order of `add`; equal calls from equal state give equal bits.
+    Raises:
+        ValueError: The trajectories do not make a round.
+        FloatingPointError: Gradient steps stopped being finite.
     """
-
-    @property
-    def in_order(self) -> bool:
-        """Whether it learns from one whole round after the other.
-
-        Equal seeds then give equal bits although rounds overlap: nothing depends on what comes
-        first.
-        """
-        ...
-
-    def add(self, trajectories: Sequence[Trajectory]) -> None:
-        """Take in trajectories, in this order; every full batch of them becomes fresh.
-
-        What does not fill a batch waits for more, or for `flush`.
-        """
-        ...
-
-    def flush(self) -> None:
-        """Make a batch of the trajectories that wait, however few: nothing more is to come soon."""
-        ...
-
-    @property
-    def ready(self) -> bool:
-        """Whether `update` has a batch: one that was never used, or one to replay."""
-        ...
-
-    @property
-    def has_fresh(self) -> bool:
-        """Whether a batch that was never used is waiting; `update` takes those first."""
-        ...
-
-    def update(self) -> PolicyUpdate:
-        """Improve the policy with one batch.
-
-        Stats hold at least `policy_lag_mean` and `policy_lag_max` (present version less the
-        trajectory's, over the batch's trajectories) and `fresh` (1, or 0 for a replay).
-
-        Raises:
-            RuntimeError: Not `ready`.
-            FloatingPointError: Gradient steps stopped being finite; the policy is as before them.
-        """
-        ...
-
-    def advance(self, policy_version: int) -> None:
-        """Take note that the present policy is version `policy_version`: 0 at the start."""
-        ...
+    ordered = in_actor_order(trajectories)
+    algorithm.add(ordered)
+    algorithm.flush()
+    tally = UpdateTally()
+    while algorithm.ready:
+        tally.add(algorithm.update())
+    algorithm.advance(ordered[0].policy_version + 1)
+    return PolicyUpdate(stats=tally.take())

@@ -5,8 +5,6 @@ minibatch. A step whose loss or gradient is not finite is skipped and counted; i
 parameters nor moments.
 
 With a linear decay the step size of round k is (1 - k / max_rounds) of the first round's, k counted
-from shared.trajectory.columns import Columns
-from shared.trajectory.columns import Columns
 from 0; with a cosine it is (1 + cos(pi k / max_rounds)) / 2 of it. So is the weight of the entropy.
 A job that is resumed with more rounds keeps the step size of its last round, or begins a new line
 over them.
@@ -31,15 +29,12 @@ from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
 from learning.updates.network_steps import NetworkSteps
-from learning.updates.steps import StepsBuilder
+from learning.updates.steps import GradientHyperparameters, StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.common import Decay
-from shared.hyperparameters.impact import ImpactHyperparameters
-from shared.hyperparameters.impala import ImpalaHyperparameters
-from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.columns import Columns
 
-H = TypeVar("H", bound=PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters)
+H = TypeVar("H", bound=GradientHyperparameters)
 
 
 class GradientLearner(Generic[H]):

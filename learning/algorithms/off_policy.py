@@ -35,7 +35,7 @@ _FOLLOWING = "following."
 
 
 class OffPolicyLearner(GradientLearner[H], ABC):
-    """Learns from replayed batches: an `OffPolicyAlgorithm`.
+    """Learns from replayed batches: an `Algorithm`.
 
     An algorithm of its own says what it makes of a batch, `batch`, and its loss, `rule`.
     """

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from learning.algorithms.gradient_learner import GradientLearner
+from learning.algorithms.on_policy import OnPolicy
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
 from learning.data.batch_building import on_policy_batch
 from learning.data.fragments import in_actor_order
@@ -19,7 +20,7 @@ KL_COEFFICIENT_MIN = 1e-6
 """Lower bound of the adapted coefficient: from 0 no number of doublings would bring it back."""
 
 
-class Ppo(GradientLearner[PpoHyperparameters]):
+class Ppo(OnPolicy, GradientLearner[PpoHyperparameters]):
     """PPO: an `Algorithm`."""
 
     def _start(self) -> None:
@@ -27,7 +28,7 @@ class Ppo(GradientLearner[PpoHyperparameters]):
         self._num_updates = 0
         self._samples: PolicySamples | None = None
 
-    def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
+    def learn(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         """Improve the policy with one round of trajectories, in whatever order they arrived.
 
         Stats are means over the steps taken of: `policy_loss`, `value_loss`, `kl` (nats, old to

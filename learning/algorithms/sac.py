@@ -31,7 +31,7 @@ CHUNK = 64
 
 
 class Sac:
-    """SAC: an `OffPolicyAlgorithm`. It computes on the CPU, also where there is a GPU."""
+    """SAC: an `Algorithm`. It computes on the CPU, also where there is a GPU."""
 
     in_order = True
     network = None

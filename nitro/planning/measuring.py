@@ -17,7 +17,7 @@ import torch
 
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import sample_fragment
-from learning.algorithms.algorithm import Algorithm
+from learning.algorithms.algorithm import Algorithm, learn_round
 from learning.algorithms.registry import build_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_torch
@@ -285,15 +285,15 @@ def learner_s(
     algorithm = build_algorithm(job, device=torch.device("cpu"), steps=steps)
     detector = build_detector(job.spec.detector)
     few = _filled(trajectories, min(samples, _FEW_SAMPLES))
-    algorithm.update(few)  # what is only done once, is
-    few_s, _ = _timed(lambda: algorithm.update(few), clock)
+    learn_round(algorithm, few)  # what is only done once, is
+    few_s, _ = _timed(lambda: learn_round(algorithm, few), clock)
     part = few
     if few_s * samples / _num_steps(few) <= _UPDATING_S:
         part = _filled(trajectories, samples)
     updates_s, measurements_s = list[float](), list[float]()
     began = time.perf_counter()
     while len(updates_s) < _REPEATS:
-        updates_s.append(_timed(lambda: algorithm.update(part), clock)[0])
+        updates_s.append(_timed(lambda: learn_round(algorithm, part), clock)[0])
         measurements_s.append(_timed(lambda: _measured(algorithm, detector), clock)[0])
         if time.perf_counter() - began > _UPDATING_S / 2:
             break

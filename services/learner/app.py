@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
-from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
+from learning.algorithms.algorithm import Algorithm
+from learning.algorithms.registry import build_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_thread, configure_torch
 from learning.updates.network_steps import NetworkSteps
@@ -87,11 +87,9 @@ def build_worker(
     url = settings.cache_url.get_secret_value()
 
     def algorithm(job: Job, steps: StepsBuilder | None) -> Algorithm:
-        return build_algorithm(job, **where(steps, second_process))
-
-    def off_policy(job: Job, steps: StepsBuilder | None) -> OffPolicyAlgorithm:
-        # Its actors work at the same time: there is no core to spare for a second process.
-        return build_off_policy_algorithm(job, **where(steps, None))
+        # Where rounds overlap, actors work at the same time: no core is to spare for a process.
+        process = second_process if job.spec.open_rounds == 1 else None
+        return build_algorithm(job, **where(steps, process))
 
     def where(on_functions: StepsBuilder | None, process: SecondProcess | None) -> _Where:
         if on_functions is not None:
@@ -117,7 +115,6 @@ def build_worker(
             credentials=sign if settings.cache_auth == "iam" else None,
         ),
         build_algorithm=algorithm,
-        build_off_policy=off_policy,
         artifacts=artifacts,
         metrics=metrics,
         device=str(device),

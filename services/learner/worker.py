@@ -11,9 +11,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TypeVar
 
-from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
+from learning.algorithms.algorithm import Algorithm
 from learning.detectors.registry import build_detector
 from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
@@ -44,8 +43,6 @@ from shared.contracts.learner_kind import MachineKind
 from shared.contracts.leases import LONGEST_TROUBLE, FinishRequest, Lease
 from shared.contracts.rounds import EvaluationResult, RoundLine
 
-A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
-
 _LOG = logging.getLogger(__name__)
 _LEASE_WAIT_S = 1.0
 """One long poll for a job; short, because a request to end is noticed between two of them."""
@@ -71,7 +68,6 @@ class Worker:
         connect_scaler: Callable[[], ScalerClient],
         cache: TrajectoryCache,
         build_algorithm: Callable[[Job, StepsBuilder | None], Algorithm],
-        build_off_policy: Callable[[Job, StepsBuilder | None], OffPolicyAlgorithm],
         gradient_cache: GradientCache,
         own_cores: OwnCores,
         artifacts: ArtifactStore,
@@ -86,7 +82,6 @@ class Worker:
         self._connect_scaler = connect_scaler
         self._cache = cache
         self._build_algorithm = build_algorithm
-        self._build_off_policy = build_off_policy
         self._gradient_cache = gradient_cache
         self._own_cores = own_cores
         self._artifacts = artifacts
@@ -207,11 +202,8 @@ class Worker:
             if desk is not None:
                 leaving.callback(desk.leave)
             rounds = self._rounds(held, scaler, own)
-            if held.job.spec.open_rounds == 1:
-                algorithm = self._build_algorithm(held.job, steps)
-                return self._session(SynchronousRounds, algorithm, rounds, desk, leaving).run()
-            off_policy = self._build_off_policy(held.job, steps)
-            return self._session(OverlappingRounds, off_policy, rounds, desk, leaving).run()
+            algorithm = self._build_algorithm(held.job, steps)
+            return self._session(algorithm, rounds, desk, leaving).run()
 
     def _rounds(self, held: HeldLease, scaler: ScalerClient, own: OwnRollouts | None) -> JobRounds:
         """Return the job's rounds, for a session."""
@@ -235,12 +227,11 @@ class Worker:
 
     def _session(
         self,
-        kind: type[RoundSession[A]],
-        algorithm: A,
+        algorithm: Algorithm,
         rounds: JobRounds,
         desk: CachedGradientDesk | None,
         leaving: ExitStack,
-    ) -> RoundSession[A]:
+    ) -> RoundSession:
         """Bring the algorithm to where the job's newest checkpoint says; wire its session."""
         job = rounds.job
         leaving.callback(self._artifacts.release, job.job_id)
@@ -272,6 +263,7 @@ class Worker:
             board.observe(line)
             self._artifacts.publish(job.job_id)
 
+        kind = SynchronousRounds if job.spec.open_rounds == 1 else OverlappingRounds
         return kind(
             rounds=rounds,
             state=state,
@@ -360,7 +352,7 @@ def _describe_end(record: RunRecord, job: Job) -> None:
 
 
 def _restore(
-    checkpoints: CheckpointStore, algorithm: Algorithm | OffPolicyAlgorithm, streams: Streams
+    checkpoints: CheckpointStore, algorithm: Algorithm, streams: Streams
 ) -> tuple[RunState, Mapping[int, bytes]]:
     checkpoint = checkpoints.latest()
     if checkpoint is None:

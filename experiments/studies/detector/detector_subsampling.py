@@ -207,7 +207,7 @@ def _training(scale: Scale) -> Iterator[tuple[ActorCritic, Columns[Tensor]]]:
         batch = on_policy_batch(
             trajectories, algorithm.network, discount=rule.discount, gae_lambda=rule.gae_lambda
         )
-        algorithm.update(trajectories)
+        algorithm.learn(trajectories)
         yield copy.deepcopy(algorithm.network), batch
 
 

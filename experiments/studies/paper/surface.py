@@ -164,7 +164,7 @@ def trained(task: SurfaceTask, ref: EnvironmentRef) -> list[PolicyOnTheWay]:
     algorithm = Ppo(describe(ref), hyperparameters, seed=task.seed)
     for index in range(task.rounds):
         policy = load_policy(*algorithm.policy_payload())
-        algorithm.update([sample_fragment(_task_of(task, ref, index, 0), [env], policy)])
+        algorithm.learn([sample_fragment(_task_of(task, ref, index, 0), [env], policy)])
         samples = algorithm.samples()
         curvature = None if samples is None else detector.measure(algorithm.network, samples)
         if curvature is not None and curvature.lambda_min < 0:

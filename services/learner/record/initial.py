@@ -2,7 +2,7 @@
 
 from pydantic import ValidationError
 
-from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
+from learning.algorithms.algorithm import Algorithm
 from services.learner.record.best import evaluated_checkpoint
 from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from services.learner.record.run_record import read_lines
@@ -12,9 +12,7 @@ from shared.contracts.job_spec import InitialPolicy, JobSpec
 from shared.contracts.jobs import Job
 
 
-def begin_from(
-    algorithm: Algorithm | OffPolicyAlgorithm, artifacts: ArtifactStore, wanted: InitialPolicy
-) -> None:
+def begin_from(algorithm: Algorithm, artifacts: ArtifactStore, wanted: InitialPolicy) -> None:
     """Begin with the weights and statistics of the checkpoint that is meant.
 
     Raises:

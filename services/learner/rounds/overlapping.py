@@ -22,7 +22,6 @@ trajectories arrive in, so unlike in synchronous rounds no two runs need be equa
 
 from collections.abc import Collection
 
-from learning.algorithms.algorithm import OffPolicyAlgorithm
 from learning.algorithms.policy_update import UpdateTally
 from services.learner.record.checkpoint import OpenRound, RunState
 from services.learner.rounds.session import RoundSession
@@ -31,7 +30,7 @@ from shared.contracts.rounds import EvaluationResult
 from shared.trajectory.trajectory import Trajectory
 
 
-class OverlappingRounds(RoundSession[OffPolicyAlgorithm]):
+class OverlappingRounds(RoundSession):
     """Trains one job with several rounds open at a time."""
 
     def __post_init__(self) -> None:

@@ -13,9 +13,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
-from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
+from learning.algorithms.algorithm import Algorithm
 from learning.detectors.detector import Detector, Measurement
 from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
 from services.learner.record.run_record import RunRecord
@@ -38,11 +37,8 @@ from shared.trajectory import codec
 _LOG = logging.getLogger(__name__)
 
 
-A = TypeVar("A", bound=Algorithm | OffPolicyAlgorithm)
-
-
 @dataclass(kw_only=True, eq=False)
-class RoundSession(ABC, Generic[A]):
+class RoundSession(ABC):
     """One job's training: what it works with, where it stands, and the steps of a round."""
 
     rounds: JobRounds
@@ -50,7 +46,7 @@ class RoundSession(ABC, Generic[A]):
     """Where training stands: as the newest checkpoint has it."""
     earlier_policies: Mapping[int, bytes]
     """By version, those that actors of its open rounds fetch."""
-    algorithm: A
+    algorithm: Algorithm
     detector: Detector
     checkpoints: CheckpointStore
     record: RunRecord

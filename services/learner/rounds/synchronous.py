@@ -8,7 +8,7 @@
 What each step does is said in `RoundSession` and `JobRounds`; this file says in which order.
 """
 
-from learning.algorithms.algorithm import Algorithm
+from learning.algorithms.algorithm import learn_round
 from services.learner.record.checkpoint import RunState
 from services.learner.rounds.session import RoundSession
 from services.learner.rounds.window import OpenedRound
@@ -16,7 +16,7 @@ from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import EvaluationResult, RoundPlan
 
 
-class SynchronousRounds(RoundSession[Algorithm]):
+class SynchronousRounds(RoundSession):
     """Trains one job with one round open at a time."""
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
@@ -51,7 +51,7 @@ class SynchronousRounds(RoundSession[Algorithm]):
         if ended is not None:
             return "target_return", ended
         self.open_gradients(plan.round)
-        update = self.algorithm.update(trajectories)
+        update = learn_round(self.algorithm, trajectories)
         gradients = self.close_gradients()
         self.clock.lap("update_s")
         curvature = self.measurement(plan)

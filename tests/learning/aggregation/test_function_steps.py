@@ -56,7 +56,7 @@ def test_one_function_takes_the_synchronous_steps_bit_by_bit(
     beside = learner_on(MemoryDesk(functions), hyperparameters)
     for k in range(3):
         trajectories = round_of(alone, CONTINUOUS, k)
-        expected, found = alone.update(trajectories).stats, beside.update(trajectories).stats
+        expected, found = alone.learn(trajectories).stats, beside.learn(trajectories).stats
         assert {name: found[name] for name in expected} == expected
         arrays, _ = beside.state()
         for name, array in alone.state()[0].items():
@@ -69,8 +69,8 @@ def test_slices_as_large_as_minibatches_take_steps_as_long() -> None:
     beside = learner_on(MemoryDesk(functions), alone._hyperparameters)
     for k in range(2):
         trajectories = round_of(alone, CONTINUOUS, k)
-        alone.update(trajectories)
-        beside.update(trajectories)
+        alone.learn(trajectories)
+        beside.learn(trajectories)
     assert np.array_equal(alone.network.flat.numpy(), beside.network.flat.numpy())
 
 
@@ -83,7 +83,7 @@ def test_a_first_step_is_as_long_as_its_samples_say(form: StepSize) -> None:
     hyperparameters = STANDARD.model_copy(update={"num_epochs": 1, "minibatch_size": 8})
     functions = ONE.model_copy(update={"step_size": form, "slices": 1})
     learner = learner_on(MemoryDesk(functions), hyperparameters)
-    learner.update(trajectories)
+    learner.learn(trajectories)
     minibatches = num_samples(probe) / 8
     expected = {"fixed": 1.0, "sqrt": math.sqrt(minibatches), "linear": minibatches}[form]
     moved = float((learner.network.flat - before).abs().max())
@@ -94,7 +94,7 @@ def test_the_mean_of_slices_is_the_gradient_of_the_whole_batch() -> None:
     hyperparameters = STANDARD.model_copy(update={"advantage_normalisation": "batch"})
     desk = MemoryDesk(MANY.model_copy(update={"truncation": "off"}))
     learner = learner_on(desk, hyperparameters)
-    learner.update(round_of(learner, CONTINUOUS, 0))
+    learner.learn(round_of(learner, CONTINUOUS, 0))
     slices = desk.slices[: MANY.slices]
     flat, _ = desk.weights[max(desk.weights)]
     rule, network = learner._rule, desk.network.network()
@@ -118,7 +118,7 @@ def test_a_recorded_order_of_arrival_replays_to_equal_weights(seed: int) -> None
     rounds = []
     for k in range(3):
         rounds.append(round_of(learner, CONTINUOUS, k))
-        learner.update(rounds[-1])
+        learner.learn(rounds[-1])
         orders.append(list(learner._steps.arrivals))  # type: ignore[attr-defined]
     coming: list[GradientCall] = []
 
@@ -128,7 +128,7 @@ def test_a_recorded_order_of_arrival_replays_to_equal_weights(seed: int) -> None
     again = learner_on(MemoryDesk(MANY, as_recorded), STANDARD)
     for trajectories, order in zip(rounds, orders, strict=True):
         coming[:] = order
-        again.update(trajectories)
+        again.learn(trajectories)
         assert list(again._steps.arrivals) == order  # type: ignore[attr-defined]
     assert_same_state(learner, again)
 
@@ -143,7 +143,7 @@ def test_every_gradient_is_accounted_for() -> None:
     desk.lose = lose
     learner = learner_on(desk, STANDARD)
     for k in range(6):
-        learner.update(round_of(learner, CONTINUOUS, k))
+        learner.learn(round_of(learner, CONTINUOUS, k))
     for record in desk.records:
         assert record.asked == record.used + record.stale + record.lost
         assert len(record.staleness) == record.used == sum(record.queued)
@@ -156,7 +156,7 @@ def test_the_bound_holds_unless_the_queue_is_full() -> None:
     desk = MemoryDesk(MANY, lambda calls: chance.randrange(len(calls)))
     learner = learner_on(desk, STANDARD)
     for k in range(8):
-        learner.update(round_of(learner, CONTINUOUS, k))
+        learner.learn(round_of(learner, CONTINUOUS, k))
     assert desk.records[0].bound is None
     bounds = [record.bound for record in desk.records[1:]]
     assert all(bound is not None and bound >= 1.0 for bound in bounds)
@@ -176,9 +176,9 @@ def test_a_straggler_is_dropped_and_counted() -> None:
     desk = MemoryDesk(MANY, first_comes_last)
     learner = learner_on(desk, STANDARD)
     desk.choose = in_order
-    learner.update(round_of(learner, CONTINUOUS, 0))  # shows how stale gradients become
+    learner.learn(round_of(learner, CONTINUOUS, 0))  # shows how stale gradients become
     desk.choose = first_comes_last
-    learner.update(round_of(learner, CONTINUOUS, 1))
+    learner.learn(round_of(learner, CONTINUOUS, 1))
     record = desk.records[-1]
     assert record.stale > 0
     assert record.asked == record.used + record.stale + record.lost
@@ -189,16 +189,16 @@ def test_without_any_gradient_the_update_fails_with_the_reason() -> None:
     desk.lose = lambda call: LostCall(call=call.call, why="no function")
     learner = learner_on(desk, STANDARD)
     with pytest.raises(GradientsLostError, match="no function"):
-        learner.update(round_of(learner, CONTINUOUS, 0))
+        learner.learn(round_of(learner, CONTINUOUS, 0))
 
 
 def test_state_goes_on_where_it_was_saved() -> None:
     desks = [MemoryDesk(MANY), MemoryDesk(MANY)]
     learner, resumed = (learner_on(desk, STANDARD) for desk in desks)
-    learner.update(round_of(learner, CONTINUOUS, 0))
+    learner.learn(round_of(learner, CONTINUOUS, 0))
     resumed.load_state(*learner.state())
     trajectories = round_of(learner, CONTINUOUS, 1)
-    assert learner.update(trajectories).stats == resumed.update(trajectories).stats
+    assert learner.learn(trajectories).stats == resumed.learn(trajectories).stats
     assert_same_state(learner, resumed)
     assert desks[0].records[-1] == desks[1].records[-1].model_copy(
         update={"aggregate_s": desks[0].records[-1].aggregate_s}
@@ -219,6 +219,6 @@ def test_every_switch_takes_finite_steps(functions: LearnerFunctions) -> None:
     desk = MemoryDesk(functions, lambda calls: chance.randrange(len(calls)))
     learner = learner_on(desk, STANDARD)
     for k in range(4):
-        stats = learner.update(round_of(learner, CONTINUOUS, k)).stats
+        stats = learner.learn(round_of(learner, CONTINUOUS, k)).stats
         assert all(map(math.isfinite, stats.values()))
         assert stats["skipped_steps"] == 0.0

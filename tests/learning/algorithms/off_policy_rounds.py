@@ -1,6 +1,6 @@
 """Learners and rounds for the tests of off-policy algorithms."""
 
-from learning.algorithms.algorithm import Trained
+from learning.algorithms.algorithm import Algorithm
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -55,7 +55,7 @@ def round_of(
     ]
 
 
-def assert_same_state(one: Trained, other: Trained) -> None:
+def assert_same_state(one: Algorithm, other: Algorithm) -> None:
     """Fail unless both would go on alike to the last bit."""
     (arrays, scalars), (other_arrays, other_scalars) = one.state(), other.state()
     assert scalars == other_scalars

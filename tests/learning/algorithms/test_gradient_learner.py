@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from learning.algorithms.algorithm import Algorithm
+from learning.algorithms.algorithm import Algorithm, learn_round
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
-from learning.algorithms.whole_rounds import WholeRounds
 from learning.data.batch_building import on_policy_batch
 from learning.detectors.hessian import HessianDetector
 from learning.networks.building import build_network
@@ -59,12 +58,12 @@ def ppo() -> Algorithm:
 
 def impact() -> Algorithm:
     rule = impact_hyperparameters.STANDARD.model_copy(update={**SMALL, "train_batch_size": 16})
-    return WholeRounds(Impact(SPEC, rule, seed=0))
+    return Impact(SPEC, rule, seed=0)
 
 
 def impala() -> Algorithm:
     rule = impala_hyperparameters.STANDARD.model_copy(update={**SMALL, "train_batch_size": 16})
-    return WholeRounds(Impala(SPEC, rule, seed=0))
+    return Impala(SPEC, rule, seed=0)
 
 
 @pytest.mark.parametrize("build", [ppo, impact, impala])
@@ -72,13 +71,13 @@ def test_updates_repeat_and_resume_bit_for_bit(build: Callable[[], Algorithm]) -
     rounds = [[trajectory(2 * k), trajectory(2 * k + 1)] for k in range(2)]
     straight, resumed = build(), build()
     before = straight.policy_payload()[0]
-    first = straight.update(rounds[0])
+    first = learn_round(straight, rounds[0])
     assert all(np.isfinite(value) for value in first.stats.values())
     changed = straight.policy_payload()[0]
     assert any(not np.array_equal(before[name], changed[name]) for name in before)
     resumed.load_state(*straight.state())
     for algorithm in (straight, resumed):
-        algorithm.update(rounds[1][::-1])
+        learn_round(algorithm, rounds[1][::-1])
     end, other = straight.policy_payload()[0], resumed.policy_payload()[0]
     assert all(np.array_equal(end[name], other[name]) for name in end)
     samples = straight.samples()

@@ -153,7 +153,7 @@ def test_it_learns_which_action_pays_from_stale_trajectories() -> None:
 
 def test_it_begins_with_a_policy_of_ppo_and_its_target_does_too() -> None:
     earlier = Ppo(CONTINUOUS, PpoHyperparameters(hidden_sizes=IMPACT.hidden_sizes), seed=0)
-    earlier.update([make_trajectory(CONTINUOUS, earlier.network, actor_index=0, seed=1)])
+    earlier.learn([make_trajectory(CONTINUOUS, earlier.network, actor_index=0, seed=1)])
     begun = learner(CONTINUOUS, IMPACT, seed=5)
     begun.begin_from(*earlier.state(), optimiser=False)
     network = earlier.network.flat.numpy().tobytes()

@@ -48,7 +48,7 @@ def round_of(ppo: Ppo, environment: EnvironmentSpec, round_index: int) -> list[T
 
 
 def train(ppo: Ppo, environment: EnvironmentSpec, rounds: range) -> list[dict[str, float]]:
-    return [ppo.update(round_of(ppo, environment, k)).stats for k in rounds]
+    return [ppo.learn(round_of(ppo, environment, k)).stats for k in rounds]
 
 
 @pytest.mark.parametrize(("environment", "hyperparameters"), CASES)
@@ -69,7 +69,7 @@ def test_arrival_order_does_not_change_a_bit(hyperparameters: PpoHyperparameters
     for order in permutations(range(3)):
         ppo = Ppo(CONTINUOUS, hyperparameters, seed=7)
         trajectories = round_of(ppo, CONTINUOUS, 0)
-        ppo.update([trajectories[i] for i in order])
+        ppo.learn([trajectories[i] for i in order])
         assert_same_state(ppo, expected)
 
 
@@ -178,7 +178,7 @@ def test_an_update_agrees_with_a_plain_autograd_version(
             optimiser.step()
 
     first = ppo.network.flat.clone()
-    ppo.update(trajectories)
+    ppo.learn(trajectories)
     moved = (ppo.network.flat - first).abs().max()
     assert moved > 5e-3
     views = ppo.network.views_of(ppo.network.flat)
@@ -227,7 +227,7 @@ def test_the_behaviour_gap_shows_trajectories_of_another_policy() -> None:
     ppo = Ppo(CONTINUOUS, SMALL, seed=0)
     foreign = round_of(Ppo(CONTINUOUS, SMALL, seed=1), CONTINUOUS, 0)
     foreign = [t.replaced(log_prob=t.log_prob + np.float32(0.5)) for t in foreign]
-    assert ppo.update(foreign).stats["behaviour_log_prob_error"] > 0.1
+    assert ppo.learn(foreign).stats["behaviour_log_prob_error"] > 0.1
 
 
 def test_a_step_that_is_not_finite_is_skipped_and_counted() -> None:
@@ -235,7 +235,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted() -> None:
     trajectories = round_of(ppo, CONTINUOUS, 0)
     # Squares to infinity in the policy's normal density, for this one sample only.
     trajectories[0].action[3, 0] = 1e30
-    update = ppo.update(trajectories)
+    update = ppo.learn(trajectories)
     assert update.stats["skipped_steps"] == 1
     assert update.stats["num_minibatches"] == 144
     assert np.isfinite(list(update.stats.values())).all()
@@ -253,7 +253,7 @@ def test_an_update_without_one_finite_step_is_an_error_and_changes_nothing(
         trajectory.action[:] = 1e30  # squares to infinity in the policy's normal density
     arrays, scalars = ppo.state()
     with pytest.raises(FloatingPointError, match="all 24 steps"):
-        ppo.update(trajectories)
+        ppo.learn(trajectories)
     after, scalars_after = ppo.state()
     assert scalars_after == scalars
     for name in arrays.keys() - {"generator"}:
@@ -417,7 +417,7 @@ def test_a_published_policy_acts_on_raw_observations_as_the_learner_has_it() -> 
                     log_prob=log_prob,
                 )
             )
-        assert ppo.update(trajectories).stats["behaviour_log_prob_error"] < 1e-5
+        assert ppo.learn(trajectories).stats["behaviour_log_prob_error"] < 1e-5
         batch_seen = trajectories[0].observation.reshape(-1, 5).astype(np.float32)
         normalised = load_policy(*ppo.policy_payload()).observation_scale
         assert normalised is not None

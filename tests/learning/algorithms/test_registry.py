@@ -3,15 +3,11 @@
 import pytest
 import torch
 
-from learning.algorithms.off_policy import OffPolicyLearner
+from learning.algorithms.impact import Impact
+from learning.algorithms.impala import Impala
+from learning.algorithms.on_policy import OnPolicy
 from learning.algorithms.ppo import Ppo
-from learning.algorithms.registry import (
-    OFF_POLICY,
-    ON_POLICY,
-    build_algorithm,
-    build_off_policy_algorithm,
-)
-from learning.algorithms.whole_rounds import WholeRounds
+from learning.algorithms.registry import BUILDERS, build_algorithm
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.hyperparameters.presets import ALGORITHMS
@@ -44,27 +40,23 @@ def test_overrides_reach_the_network_and_the_seed_decides_the_weights() -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "kind"),
-    [("ppo", Ppo), ("impact", WholeRounds), ("impala", WholeRounds)],
+    [("ppo", Ppo), ("impact", Impact), ("impala", Impala)],
 )
 @pytest.mark.parametrize("preset", ["paper", "standard"])
-def test_each_algorithm_is_built_for_rounds_one_after_the_other(
-    algorithm: str, kind: type, preset: str
-) -> None:
+def test_each_algorithm_is_built_by_its_name(algorithm: str, kind: type, preset: str) -> None:
     made = build_algorithm(job(algorithm=algorithm, preset=preset), device=torch.device("cpu"))
     assert isinstance(made, kind)
 
 
-@pytest.mark.parametrize("algorithm", ["impact", "impala"])
-def test_off_policy_algorithms_are_built_for_overlapping_rounds(algorithm: str) -> None:
-    made = build_off_policy_algorithm(job(algorithm=algorithm), device=torch.device("cpu"))
-    assert isinstance(made, OffPolicyLearner)
-
-
-def test_ppo_cannot_learn_from_overlapping_rounds() -> None:
-    with pytest.raises(ValueError, match="ppo learns on-policy"):
-        build_off_policy_algorithm(job(algorithm="ppo"), device=torch.device("cpu"))
+def test_rounds_of_what_learns_on_policy_never_overlap() -> None:
+    assert job(algorithm="ppo", rounds_in_flight=4).spec.open_rounds == 1
+    assert job(algorithm="impala", rounds_in_flight=4).spec.open_rounds == 4
 
 
 def test_what_is_declared_of_an_algorithm_is_what_it_is() -> None:
-    declared = {name: traits.on_policy for name, traits in ALGORITHMS.items()}
-    assert declared == dict.fromkeys(ON_POLICY, True) | dict.fromkeys(OFF_POLICY, False)
+    assert BUILDERS.keys() == ALGORITHMS.keys()
+    kinds = {
+        name: isinstance(build, type) and issubclass(build, OnPolicy)
+        for name, build in BUILDERS.items()
+    }
+    assert kinds == {name: traits.on_policy for name, traits in ALGORITHMS.items()}

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from functions.actor.rollout import sample_fragment
-from learning.algorithms.algorithm import Algorithm
+from learning.algorithms.algorithm import Algorithm, learn_round
+from learning.algorithms.on_policy import OnPolicy
 from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
-from learning.algorithms.registry import ON_POLICY, build_algorithm
+from learning.algorithms.registry import BUILDERS, build_algorithm
 from learning.data.batch_building import on_policy_batch
 from learning.detectors.detector import Measurement, PolicySamples
 from learning.detectors.registry import DETECTORS, build_detector
@@ -44,7 +45,7 @@ class ReinforceHyperparameters(CommonHyperparameters):
     learning_rate: PositiveFloat = 1.0
 
 
-class Reinforce:
+class Reinforce(OnPolicy):
     def __init__(
         self,
         environment: EnvironmentSpec,
@@ -69,7 +70,7 @@ class Reinforce:
         arrays, metadata = policy_payload(self._network)
         return arrays, metadata | {"action_mapping": self._hyperparameters.action_mapping}
 
-    def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
+    def learn(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         # With lambda 1 advantages are discounted returns, less a value that never changes.
         batch = on_policy_batch(
             trajectories,
@@ -124,7 +125,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     paper = ReinforceHyperparameters(hidden_sizes=(32,), initialisation="orthogonal")
     traits = AlgorithmTraits(presets={"paper": paper}, on_policy=True)
     monkeypatch.setitem(ALGORITHMS, "reinforce", traits)
-    monkeypatch.setitem(ON_POLICY, "reinforce", Reinforce)
+    monkeypatch.setitem(BUILDERS, "reinforce", Reinforce)
     monkeypatch.setitem(DETECTORS, "entropy", EntropyDetector)
 
 
@@ -171,7 +172,7 @@ def test_an_algorithm_and_a_detector_are_added_without_editing_a_file() -> None:
     returns, entropies = [], []
     for index in range(ROUNDS):
         trajectories = _round(algorithm, index)
-        algorithm.update(trajectories)
+        learn_round(algorithm, trajectories)
         samples = algorithm.samples()
         assert samples is not None
         assert algorithm.network is not None

@@ -69,7 +69,7 @@ def assert_equal_updates(
     alone, beside = pair(CONTINUOUS, hyperparameters, process)
     for k in range(rounds):
         trajectories = round_of(alone, CONTINUOUS, k)
-        assert alone.update(trajectories).stats == beside.update(trajectories).stats
+        assert alone.learn(trajectories).stats == beside.learn(trajectories).stats
         assert_same_state(alone, beside)
 
 
@@ -137,9 +137,9 @@ def assert_spoilt_steps_are_left_out(
         trajectories[0].action[3, 0] = 1e30  # squares to infinity in the normal density
     else:
         monkeypatch.setattr(ppo, "on_policy_batch", with_a_target_that_is_no_number)
-    stats = alone.update(trajectories).stats
+    stats = alone.learn(trajectories).stats
     assert stats["skipped_steps"] == 2
-    assert beside.update(trajectories).stats == stats
+    assert beside.learn(trajectories).stats == stats
     assert_same_state(alone, beside)
 
 
@@ -158,7 +158,7 @@ def test_no_finite_step_is_the_same_error(process: SecondProcess, halved: list[b
         trajectory.action[:] = 1e30
     for one in (alone, beside):
         with pytest.raises(FloatingPointError, match="all 24 steps"):
-            one.update(trajectories)
+            one.learn(trajectories)
     assert_same_state(alone, beside)
     assert halved
 
@@ -172,7 +172,7 @@ def assert_a_lost_process_is_done_without(
         if k == 1:
             kill_at_turn(process, turn, monkeypatch)
         trajectories = round_of(alone, CONTINUOUS, k)
-        assert alone.update(trajectories).stats == beside.update(trajectories).stats
+        assert alone.learn(trajectories).stats == beside.learn(trajectories).stats
         assert_same_state(alone, beside)
         assert process.usable is (k == 0)
 
@@ -203,9 +203,9 @@ def test_what_has_no_halves_or_is_too_small_goes_its_old_way(
     for environment, hyperparameters in ((DISCRETE, SMALL), (DISCRETE, CLEAN)):
         alone, beside = pair(environment, hyperparameters, process)
         trajectories = round_of(alone, environment, 0)
-        assert alone.update(trajectories).stats == beside.update(trajectories).stats
+        assert alone.learn(trajectories).stats == beside.learn(trajectories).stats
     monkeypatch.setattr(network_steps, "MIN_MULTIPLICATIONS", MIN_MULTIPLICATIONS)
     alone, beside = pair(CONTINUOUS, STANDARD, process)
     trajectories = round_of(alone, CONTINUOUS, 0)
-    assert alone.update(trajectories).stats == beside.update(trajectories).stats
+    assert alone.learn(trajectories).stats == beside.learn(trajectories).stats
     assert not halved

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from learning.algorithms.algorithm import learn_round
 from learning.algorithms.ppo import Ppo
 from learning.data.batch import picked
 from learning.data.batch_building import on_policy_batch
@@ -105,9 +106,7 @@ def test_it_is_measured_from_the_second_update_on_and_changes_nothing() -> None:
         for _ in range(3):
             network = algorithm.network
             assert isinstance(network, MlpActorCritic)
-            algorithm.update(
-                [make_trajectory(CONTINUOUS, network, actor_index=i) for i in range(4)]
-            )
+            algorithm.learn([make_trajectory(CONTINUOUS, network, actor_index=i) for i in range(4)])
             samples = algorithm.samples()
             assert samples is not None
             if looked_at:
@@ -131,7 +130,7 @@ def test_three_fragments_are_too_few() -> None:
 def test_images_are_compared_too_together_or_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm = test_gradient_learner.ppo()
     for _ in range(2):
-        algorithm.update([test_gradient_learner.trajectory(k) for k in range(4)])
+        learn_round(algorithm, [test_gradient_learner.trajectory(k) for k in range(4)])
     samples = algorithm.samples()
     assert samples is not None
     assert samples.start is not None

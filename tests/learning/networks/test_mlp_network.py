@@ -149,11 +149,11 @@ def test_a_pass_sees_parameters_changed_in_place_and_none_of_a_copys() -> None:
 def test_a_copied_learner_learns_as_the_original_does() -> None:
     original = Ppo(CONTINUOUS, SMALL, seed=0)
     trajectories = [make_trajectory(CONTINUOUS, original.network, actor_index=i) for i in range(2)]
-    original.update(trajectories)
+    original.learn(trajectories)
     other = copy.deepcopy(original)
     before = other.network.flat.clone()
     for ppo in (original, other):
-        ppo.update(trajectories)
+        ppo.learn(trajectories)
     assert torch.equal(other.network.flat, original.network.flat)
     assert not torch.equal(other.network.flat, before)
     ours, theirs = (ppo.policy_payload()[0] for ppo in (original, other))

@@ -43,7 +43,7 @@ def test_an_update_of_ppo_out_of_recordings_is_the_same(
             monkeypatch.setattr(network_steps, "recorder", always)
         algorithm = Ppo(environment, SMALL, seed=3)
         fragments = [make_trajectory(environment, algorithm.network, actor_index=i) for i in (0, 1)]
-        stats = [algorithm.update(fragments).stats for _ in range(2)]
+        stats = [algorithm.learn(fragments).stats for _ in range(2)]
         found.append((algorithm.network.flat.clone(), stats, algorithm.state()[1]))
     (plain, stats, scalars), (replay, replay_stats, replay_scalars) = found
     torch.testing.assert_close(replay, plain)

@@ -130,7 +130,7 @@ def test_images_are_learned_from_by_autograd_in_every_rank(ranks: Ranks) -> None
         Ppo(images.SPEC, hyperparameters, seed=0, steps=each) for each in (None, ranks.steps)
     )
     for algorithm in (alone, shared):
-        algorithm.update(rounds)
+        algorithm.learn(rounds)
     torch.testing.assert_close(shared.network.flat, alone.network.flat, rtol=1e-3, atol=1e-5)
 
 

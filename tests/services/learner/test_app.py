@@ -130,13 +130,12 @@ def _children(parent: int) -> list[int]:
 def test_only_rounds_that_do_not_overlap_get_the_second_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, StepsBuilder] = {}
+    given: dict[int, StepsBuilder] = {}
     process = object()
     monkeypatch.setattr(
-        app_module, "build_algorithm", lambda _, **kw: given.update(one=kw["steps"])
-    )
-    monkeypatch.setattr(
-        app_module, "build_off_policy_algorithm", lambda _, **kw: given.update(many=kw["steps"])
+        app_module,
+        "build_algorithm",
+        lambda made, **kw: given.update({made.spec.open_rounds: kw["steps"]}),
     )
     worker = build_worker(
         LearnerSettings(runs_dir=tmp_path, device="cpu"),
@@ -145,12 +144,12 @@ def test_only_rounds_that_do_not_overlap_get_the_second_process(
         torch.device("cpu"),
         process,  # type: ignore[arg-type]
     )
-    worker._build_algorithm(job("app-second"), None)
-    worker._build_off_policy(job("app-second"), None)
+    for algorithm in ("ppo", "impala"):
+        worker._build_algorithm(job("app-second", algorithm=algorithm, hyperparameters={}), None)
     network = build_network(CONTINUOUS, STANDARD, seed=0)
     offered = {name: build(network, CONTINUOUS, STANDARD) for name, build in given.items()}
-    assert offered["one"]._process is process  # type: ignore[attr-defined]
-    assert offered["many"]._process is None  # type: ignore[attr-defined]
+    assert offered[1]._process is process  # type: ignore[attr-defined]
+    assert offered[2]._process is None  # type: ignore[attr-defined]
 
 
 def test_a_port_in_use_is_named_with_its_setting_before_any_work_is_taken(

@@ -15,9 +15,9 @@ import pytest
 import torch
 from prometheus_client import CollectorRegistry
 
-from learning.algorithms.algorithm import Algorithm, OffPolicyAlgorithm
+from learning.algorithms.algorithm import Algorithm
 from learning.algorithms.policy_update import PolicyUpdate
-from learning.algorithms.registry import build_algorithm, build_off_policy_algorithm
+from learning.algorithms.registry import build_algorithm
 from learning.updates.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
 from services.learner.own.cores import OwnCores
@@ -33,7 +33,6 @@ from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job
 from shared.contracts.leases import FinishRequest
 from shared.contracts.rounds import EvaluationResult, RoundLine, RoundPlan, RoundRequest
-from shared.trajectory.trajectory import Trajectory
 from tests.services.learner.scripted_scaler import (
     FINISHED_AT,
     REFUSED,
@@ -129,9 +128,6 @@ class Learner:
         def algorithm(made: Job, steps: StepsBuilder | None) -> Algorithm:
             return build_algorithm(made, device=torch.device("cpu"), steps=steps)
 
-        def off_policy(made: Job, steps: StepsBuilder | None) -> OffPolicyAlgorithm:
-            return build_off_policy_algorithm(made, device=torch.device("cpu"), steps=steps)
-
         self.registry = CollectorRegistry()
         self.worker = Worker(
             learner_id="learner-1",
@@ -145,7 +141,6 @@ class Learner:
             ),
             cache=cache,
             build_algorithm=algorithm,
-            build_off_policy=off_policy,
             gradient_cache=GradientCache(cache_url),
             own_cores=OwnCores(
                 connect_cache=lambda: TrajectoryCache(cache_url), most=0, variables={}
@@ -513,8 +508,8 @@ class LosesRanks:
     def __getattr__(self, name: str) -> object:
         return getattr(self._algorithm, name)
 
-    def update(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
-        update = self._algorithm.update(trajectories)  # parameters move before the rank is lost
+    def update(self) -> PolicyUpdate:
+        update = self._algorithm.update()  # parameters move before the rank is lost
         if self._losses:
             raise RankLostError(self._losses.pop())
         return update

@@ -1,10 +1,10 @@
-"""Off-policy learners behind the synchronous seam: whatever the order, all is used, all resumes."""
+"""A round learned from as a whole, off-policy: whatever the order, all is used."""
 
 from itertools import permutations
 
 import pytest
 
-from learning.algorithms.whole_rounds import WholeRounds
+from learning.algorithms.algorithm import learn_round
 from tests.learning.algorithms.off_policy_rounds import (
     IMPACT,
     IMPACT_STANDARD,
@@ -21,10 +21,10 @@ from tests.learning.trajectories import CONTINUOUS
 def test_arrival_order_does_not_change_a_bit(hyperparameters: OffPolicyHyperparameters) -> None:
     expected = learner(CONTINUOUS, hyperparameters)
     trajectories = round_of(expected, CONTINUOUS, 0)
-    WholeRounds(expected).update(trajectories)
+    learn_round(expected, trajectories)
     for order in permutations(range(3)):
         made = learner(CONTINUOUS, hyperparameters)
-        WholeRounds(made).update([trajectories[i] for i in order])
+        learn_round(made, [trajectories[i] for i in order])
         assert_same_state(made, expected)
 
 
@@ -35,9 +35,8 @@ def test_a_round_is_used_up_and_its_rest_makes_a_small_batch(
     hyperparameters: OffPolicyHyperparameters, updates: float, replays: float
 ) -> None:
     made = learner(CONTINUOUS, hyperparameters)
-    rounds = WholeRounds(made)
     for k in range(2):
-        stats = rounds.update(round_of(made, CONTINUOUS, k)).stats
+        stats = learn_round(made, round_of(made, CONTINUOUS, k)).stats
         assert (stats["updates"], stats["replays"]) == (updates, replays)
         assert (stats["policy_lag_mean"], stats["policy_lag_max"]) == (0.0, 0.0)
         assert not made.ready
@@ -45,4 +44,4 @@ def test_a_round_is_used_up_and_its_rest_makes_a_small_batch(
 
 def test_an_empty_round_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one trajectory"):
-        WholeRounds(learner(CONTINUOUS, IMPALA)).update([])
+        learn_round(learner(CONTINUOUS, IMPALA), [])
