@@ -2,9 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 from pydantic import JsonValue
@@ -24,8 +24,7 @@ from nitro.local.own_environments import keep_packages, require_admitted_here
 from nitro.runs.reading import find_run, read_job
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.earlier_policy import earlier_policy
-from nitro.spec.scaling_option import parse_scaling
-from nitro.spec.spec_file import parse_actors
+from nitro.spec.short_forms import written_out
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
 from nitro.tables import Output
@@ -36,6 +35,8 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus
 from shared.environments.variables import variable_differences
 
+_LIMITS = ("max_rounds", "budget_usd", "max_wall_s")
+"""Of a job's `stop`, that may be raised when it is resumed."""
 _STARTED: tuple[JobStatus, ...] = ("checking", "queued", "running")
 
 
@@ -43,12 +44,11 @@ _STARTED: tuple[JobStatus, ...] = ("checking", "queued", "running")
 class TrainRequest:
     """What to train and how to tell."""
 
-    spec: JobSpec | None
+    spec: JobSpec | None = None
     """None resumes `resume`."""
     resume: str | None = None
-    resume_rounds: int | None = None
-    resume_budget_usd: float | None = None
-    resume_wall_s: float | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """Of `stop`, those that a job is resumed with."""
     from_scratch: bool = False
     fresh_schedule: bool = False
     idempotency_key: str | None = None
@@ -60,58 +60,40 @@ class TrainRequest:
     """Whether to leave the job once it is admitted."""
 
 
-def make_request(
+def with_job(
+    request: TrainRequest,
     fields: Mapping[str, JsonValue],
     *,
-    actors: str | None,
-    scaling: str | None,
-    max_rounds: int | None,
     total_steps: str | None,
-    budget_usd: float | None,
-    max_wall_s: float | None,
     assignments: Sequence[str],
     spec_file: Path | None,
-    resume: str | None,
-    from_scratch: bool,
-    idempotency_key: str | None,
-    runs_dir: Path,
-    as_json: bool,
-    track: str | None = None,
-    detach: bool = False,
-    fresh_schedule: bool = False,
-    init_from: str | None = None,
-    here: bool = False,
+    init_from: str | None,
+    here: bool,
 ) -> TrainRequest:
-    """Return what the options of `nitro train` ask for; None is not given.
+    """Return a request with the job that options ask for, or with the limits of a resumed one.
 
-    `fields` are values by dotted path in the job's specification; `actors`, `scaling` and
-    `total_steps` are short ways to write theirs. `here` says that it runs on this machine.
+    Args:
+        request: How to tell, and whether a job is resumed.
+        fields: Values by dotted path, or short forms of them; None is not given.
+        total_steps: Environment steps, in place of `stop.max_rounds`.
+        assignments: `path=value` texts, which win.
+        spec_file: A file of fields.
+        init_from: An earlier run whose policy the job begins with.
+        here: Whether it runs on this machine.
 
     Raises:
         CommandError: A field is wrong, or something is given that a resumed job cannot change.
     """
-    if track is not None:
-        require_tracker(track)
-    given: dict[str, JsonValue] = {
-        path: value for path, value in fields.items() if value is not None
-    }
-    if actors:
-        given["actors"] = parse_actors(actors)
-    if scaling:
-        given["scaling"] = parse_scaling(scaling, runs_dir=runs_dir)
-    spec: JobSpec | None = None
+    if request.track is not None:
+        require_tracker(request.track)
+    said = {path: value for path, value in fields.items() if value not in (None, [])}
+    given = written_out(said, request.runs_dir)
     if init_from is not None:
-        given.update(earlier_policy(init_from, runs_dir, env_id=given.get("env_id")))
-    if resume is None and (from_scratch or fresh_schedule):
-        option = "--from-scratch" if from_scratch else "--fresh-schedule"
-        raise CommandError(f"{option}: belongs to --resume; a new job begins there anyway")
-    if resume is None:
-        limits = {
-            "stop.max_rounds": max_rounds,
-            "stop.budget_usd": budget_usd,
-            "stop.max_wall_s": max_wall_s,
-        }
-        given |= {path: value for path, value in limits.items() if value is not None}
+        given.update(earlier_policy(init_from, request.runs_dir, env_id=given.get("env_id")))
+    if request.resume is None:
+        if request.from_scratch or request.fresh_schedule:
+            option = "--from-scratch" if request.from_scratch else "--fresh-schedule"
+            raise CommandError(f"{option}: belongs to --resume; a new job begins there anyway")
         spec = train_spec(
             file=spec_file,
             options=given,
@@ -119,29 +101,18 @@ def make_request(
             total_steps=None if total_steps is None else parse_steps(total_steps),
             here=here,
         )
-    elif given or spec_file or assignments or idempotency_key or total_steps:
-        others = {"--set": assignments, "--spec": spec_file, "--total-steps": total_steps}
-        others["--idempotency-key"] = idempotency_key
-        named = [*given, *(option for option, value in others.items() if value)]
+        return replace(request, spec=spec)
+    limits = {name: given.pop(f"stop.{name}", None) for name in _LIMITS}
+    others = {"--set": assignments, "--spec": spec_file, "--total-steps": total_steps}
+    others["--idempotency-key"] = request.idempotency_key
+    named = [*given, *(option for option, value in others.items() if value)]
+    if named:
         raise CommandError(
             f"--resume: {', '.join(named)} cannot change in a job that continues; only --rounds, "
             "--budget-usd, --max-wall-s and --fresh-schedule can be added, and --init-from begins "
             "a new job with the policy"
         )
-    return TrainRequest(
-        spec=spec,
-        resume=resume,
-        resume_rounds=max_rounds,
-        resume_budget_usd=budget_usd,
-        resume_wall_s=max_wall_s,
-        from_scratch=from_scratch,
-        fresh_schedule=fresh_schedule,
-        idempotency_key=idempotency_key,
-        runs_dir=runs_dir,
-        as_json=as_json,
-        track=track,
-        detach=detach,
-    )
+    return replace(request, limits=limits)
 
 
 def most_actors(request: TrainRequest) -> int:
@@ -229,9 +200,7 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
     keep_packages(request.runs_dir / request.resume, api.environment_packages)
     return api.client.resume(
         request.resume,
-        budget_usd=request.resume_budget_usd,
-        max_rounds=request.resume_rounds,
-        max_wall_s=request.resume_wall_s,
+        **request.limits,
         from_scratch=request.from_scratch,
         fresh_schedule=request.fresh_schedule,
     )

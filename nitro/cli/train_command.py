@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import JsonValue
 
-from nitro.cli import field_options as field
+from nitro.cli.field_options import FIELD_OPTIONS, with_field_options
 from nitro.cli.options import (
     RUNS,
     Detach,
@@ -30,21 +31,6 @@ Env = Annotated[
     str | None,
     typer.Argument(help="Gymnasium environment; default: Hopper-v5.", show_default=False),
 ]
-Algorithm = Annotated[
-    str | None,
-    _job_option(
-        metavar="ppo|impact|impala|sac",
-        help="Learning algorithm; rounds of all but ppo overlap. sac is for continuous actions.",
-    ),
-]
-PresetName = Annotated[
-    str | None,
-    _job_option(
-        metavar="paper|standard",
-        help="Hyper-parameters; default: standard. `paper` is the paper's whole setting.",
-    ),
-]
-Rounds = Annotated[int | None, _job_option(help="Policy updates.")]
 TotalSteps = Annotated[
     str | None,
     _job_option(
@@ -55,44 +41,12 @@ TotalSteps = Annotated[
         "Gymnasium's classic control.",
     ),
 ]
-Seed = Annotated[int | None, _job_option(help="Equal seeds train equal policies.")]
 Seeds = Annotated[
     str | None,
     _job_option(
         metavar="FROM-TO|N,N,...",
         help="Train once with each seed, side by side where cores allow, and sum all up.",
     ),
-]
-Actors = Annotated[
-    str | None,
-    _job_option(
-        metavar="MIN:MAX",
-        help="Actors one round may launch. Without --scaling the policy is then `nitro`.",
-    ),
-]
-Scaling = Annotated[
-    str | None,
-    _job_option(
-        metavar="POLICY[:ARG]",
-        help="Rule for the number of actors; `nitro policies` lists them.",
-    ),
-]
-Learner = Annotated[
-    str | None,
-    _job_option(
-        metavar="auto|gpu|cpu|functions",
-        help="What learns. `functions`: Lambda functions compute the gradients.",
-    ),
-]
-Budget = Annotated[
-    float | None,
-    _job_option(
-        help="Hard cap on the cost, as projected to AWS; default: 5, or none on this machine."
-    ),
-]
-MaxWall = Annotated[float | None, _job_option(help="Stop after this many seconds.")]
-TargetReturn = Annotated[
-    float | None, _job_option(help="Stop when an evaluation has this mean return.")
 ]
 Assignments = Annotated[
     list[str] | None,
@@ -135,11 +89,6 @@ Track = Annotated[
         metavar="wandb|mlflow|trackio",
         help="Log the rounds in an experiment tracker, as `nitro track` does.",
     ),
-]
-Name = Annotated[str | None, _job_option(help="What to call the job.")]
-Tags = Annotated[
-    list[str] | None,
-    _job_option("--tag", help="A word to find the job by; repeatable."),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the job with every value, and train nothing.")
@@ -186,34 +135,12 @@ EXAMPLES = (
 )
 
 
+@with_field_options
 def train(
     env: Env = None,
     *,
-    algorithm: Algorithm = None,
-    preset: PresetName = None,
-    rounds: Rounds = None,
     total_steps: TotalSteps = None,
-    seed: Seed = None,
     seeds: Seeds = None,
-    actors: Actors = None,
-    scaling: Scaling = None,
-    learner: Learner = None,
-    budget_usd: Budget = None,
-    max_wall_s: MaxWall = None,
-    target_return: TargetReturn = None,
-    steps_per_actor: field.StepsPerActor = None,
-    eval_every: field.EvalEvery = None,
-    eval_episodes: field.EvalEpisodes = None,
-    learning_rate: field.LearningRate = None,
-    discount: field.Discount = None,
-    gae_lambda: field.GaeLambda = None,
-    clip: field.Clip = None,
-    entropy_coefficient: field.EntropyCoefficient = None,
-    num_epochs: field.NumEpochs = None,
-    minibatch_size: field.MinibatchSize = None,
-    hidden_sizes: field.HiddenSizes = None,
-    observation_normalisation: field.ObservationNormalisation = None,
-    samples_per_round: field.SamplesPerRound = None,
     assignments: Assignments = None,
     variables: Variables = None,
     spec: SpecFile = None,
@@ -222,8 +149,6 @@ def train(
     fresh_schedule: FreshSchedule = False,
     init_from: InitFrom = None,
     idempotency_key: IdempotencyKey = None,
-    name: Name = None,
-    tags: Tags = None,
     track: Track = None,
     detach: Detach = False,
     dry_run: DryRun = False,
@@ -234,6 +159,7 @@ def train(
     environment_packages: EnvironmentPackages = None,
     runs_dir: RunsDir = RUNS,
     api_url: ApiUrl = None,
+    **fields: JsonValue,
 ) -> None:
     """Train an agent and follow it. Without an API everything runs on this machine.
 
@@ -242,59 +168,34 @@ def train(
 
     Ctrl-C stops after the current update and keeps the checkpoint. Twice kills everything.
     """
-    from nitro.cli.train import make_request
+    from nitro.cli.train import TrainRequest, with_job
     from nitro.settings import read_settings
     from nitro.spec.env_option import own_variables
 
     here = not (api_url or read_settings().api_url)
-    request = make_request(
-        {
-            "env_id": env,
-            "algorithm": algorithm,
-            "preset": preset,
-            "seed": seed,
-            "learner": learner,
-            "stop.target_return": target_return,
-            "steps_per_actor": steps_per_actor,
-            "evaluation.every_rounds": eval_every,
-            "evaluation.episodes": eval_episodes,
-            "hyperparameters.learning_rate": learning_rate,
-            "hyperparameters.discount": discount,
-            "hyperparameters.gae_lambda": gae_lambda,
-            "hyperparameters.clip": clip,
-            "hyperparameters.entropy_coefficient": entropy_coefficient,
-            "hyperparameters.num_epochs": num_epochs,
-            "hyperparameters.minibatch_size": minibatch_size,
-            "hyperparameters.hidden_sizes": hidden_sizes and field.parse_sizes(hidden_sizes),
-            "hyperparameters.observation_normalisation": observation_normalisation,
-            "samples_per_round": samples_per_round,
-            "name": name,
-            "tags": list(tags) if tags else None,
-            **own_variables(variables or []),
-        },
-        actors=actors,
-        scaling=scaling,
-        max_rounds=rounds,
+    said = {each.path: fields[each.name] for each in FIELD_OPTIONS}
+    request = with_job(
+        TrainRequest(
+            resume=resume,
+            from_scratch=from_scratch,
+            fresh_schedule=fresh_schedule,
+            idempotency_key=idempotency_key,
+            runs_dir=runs_dir,
+            as_json=as_json,
+            track=track,
+            detach=detach,
+        ),
+        {"env_id": env, **said, **own_variables(variables or [])},
         total_steps=total_steps,
-        budget_usd=budget_usd,
-        max_wall_s=max_wall_s,
         assignments=assignments or [],
         spec_file=spec,
-        resume=resume,
-        from_scratch=from_scratch,
-        fresh_schedule=fresh_schedule,
         init_from=init_from,
         here=here,
-        idempotency_key=idempotency_key,
-        runs_dir=runs_dir,
-        as_json=as_json,
-        track=track,
-        detach=detach,
     )
     if track is not None and (seeds is not None or detach):
         each = Place(runs_dir=runs_dir, api_url=api_url).command("track", "JOB_ID", "--to", track)
         raise CommandError(f"--track: is for one job that is followed; log others with: {each}")
-    chosen = _chosen_seeds(seeds, parallel, one=seed, resume=resume, key=idempotency_key)
+    chosen = _chosen_seeds(seeds, parallel, one=fields["seed"], resume=resume, key=idempotency_key)
     if dry_run:
         return _describe(request, environment_packages, api_url, here=here)
     if detach:
@@ -309,7 +210,7 @@ def _chosen_seeds(
     seeds: str | None,
     parallel: int | None,
     *,
-    one: int | None,
+    one: object,
     resume: str | None,
     key: str | None,
 ) -> tuple[int, ...] | None:

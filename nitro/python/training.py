@@ -25,8 +25,7 @@ from nitro.runs.reading import find_run, is_here
 from nitro.runs.summary import going_on
 from nitro.settings import read_settings
 from nitro.spec.earlier_policy import earlier_policy
-from nitro.spec.scaling_option import parse_scaling
-from nitro.spec.spec_file import parse_actors
+from nitro.spec.short_forms import written_out
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
 from shared.contracts.job_spec import JobSpec
@@ -244,12 +243,7 @@ def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:
             plain[name] = to_jsonable_python(value)
         except PydanticSerializationError as error:
             raise CommandError(f"{name}: {error}; use plain numbers and texts") from error
-    scaling, actors = plain.get("scaling"), plain.get("actors")
-    if isinstance(scaling, str):
-        plain["scaling"] = parse_scaling(scaling, runs_dir=runs_dir, option="scaling")
-    if isinstance(actors, int | str):
-        plain["actors"] = parse_actors(str(actors))
-    return plain
+    return written_out(plain, runs_dir)
 
 
 def _trained(

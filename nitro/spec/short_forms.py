@@ -1,0 +1,48 @@
+"""Short forms of fields: `fixed:8`, `8:64` and `64,64`, for the command line and for Python."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from nitro.errors import CommandError
+from nitro.spec.scaling_option import parse_scaling
+from nitro.spec.spec_file import parse_actors
+
+_SIZES = "hyperparameters.hidden_sizes"
+
+
+def written_out(fields: Mapping[str, JsonValue], runs_dir: Path) -> dict[str, JsonValue]:
+    """Return values by dotted path, with texts that are short forms as the fields have them.
+
+    Args:
+        fields: Values by dotted path.
+        runs_dir: Where a run that a scaling policy names is looked for.
+
+    Raises:
+        CommandError: A short form is wrong.
+    """
+    found = dict(fields)
+    scaling, actors, sizes = (found.get(path) for path in ("scaling", "actors", _SIZES))
+    if isinstance(scaling, str):
+        found["scaling"] = parse_scaling(scaling, runs_dir=runs_dir)
+    if isinstance(actors, int | str):
+        found["actors"] = parse_actors(str(actors))
+    if isinstance(sizes, str):
+        found[_SIZES] = parse_sizes(sizes)
+    return found
+
+
+def parse_sizes(text: str) -> list[JsonValue]:
+    """Read the widths of layers.
+
+    >>> parse_sizes("64,64")
+    [64, 64]
+
+    Raises:
+        CommandError: They are no whole numbers.
+    """
+    try:
+        return [int(size) for size in text.strip("[]() ").split(",") if size.strip()]
+    except ValueError:
+        raise CommandError(f"--hidden-sizes: must look like 64,64, got {text!r}") from None
