@@ -3,7 +3,7 @@
 from torch import Generator
 
 from benchmarks.actors.real_actor import JOB_ID, RealActor
-from learning.cpu.described import LossInWords, NetworkLayout
+from learning.aggregation.described import LossInWords, NetworkLayout
 from learning.data.batch_building import on_policy_batch
 from learning.data.minibatch import ShuffledMinibatches
 from learning.losses.ppo import PpoRule

@@ -21,8 +21,8 @@ from learning.cpu.torch_settings import configure_torch
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
+from learning.ranks.ranks import Ranks
 from learning.updates.network_steps import NetworkSteps
-from learning.updates.ranks import Ranks
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,

@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 
-from learning.cpu.described import LossInWords, NetworkLayout
-from learning.cpu.mlp_gradient import MlpGradient, function_gradient
+from learning.aggregation.described import LossInWords, NetworkLayout
+from learning.aggregation.mlp_gradient import MlpGradient, function_gradient
 from learning.data.samples import SAMPLE_FIELDS
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import GradientReport, GradientTask

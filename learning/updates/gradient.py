@@ -1,11 +1,14 @@
 """A gradient as a value: what whoever computes it hands to whoever steps along it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from learning.data.arrays import Floats
+from learning.data.arrays import Array, Floats
+from learning.losses.loss_terms import LossRule
+from shared.trajectory.columns import Columns
 
 S_contra = TypeVar("S_contra", contravariant=True)
 
@@ -26,4 +29,33 @@ class GradientSource(Protocol[S_contra]):
 
     def gradient(self, samples: S_contra) -> Gradient:
         """Return the gradient over some samples; `flat` is good until the next call."""
+        ...
+
+
+class Group(Protocol):
+    """Processes that take the same steps, each with gradients of its own rows."""
+
+    @property
+    def rows(self) -> slice:
+        """Which rows of each minibatch are this process's."""
+        ...
+
+    def of_all(
+        self,
+        own: GradientSource[Columns[Array]],
+        *,
+        rule: LossRule,
+        like: Tensor,
+        sizes: Iterator[int],
+        policy_version: int,
+    ) -> GradientSource[Columns[Array]]:
+        """Return the gradients of all together, over whole minibatches.
+
+        Args:
+            own: Of this process's rows.
+            rule: The loss.
+            like: Of the gradient's form # [P].
+            sizes: Samples of each whole minibatch, in the order they are asked for.
+            policy_version: Of the policy that the update begins with.
+        """
         ...

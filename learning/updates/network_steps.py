@@ -27,12 +27,10 @@ from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.step_terms import StepTerms
 from learning.updates.cuda_graphs import Unrecorded, recorder
-from learning.updates.gradient import GradientSource
+from learning.updates.gradient import GradientSource, Group
 from learning.updates.gradient_steps import StepsTaken, take_steps, take_watched_steps
 from learning.updates.network_gradients import NetworkGradients
 from learning.updates.optimiser import AdamRule, FlatAdam
-from learning.updates.rank_gradients import RankGradients
-from learning.updates.rank_group import RankGroup
 from learning.updates.steps import GradientHyperparameters, StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.trajectory.columns import Columns
@@ -121,7 +119,7 @@ class NetworkSteps:
         *,
         generator: torch.Generator,
         policy_version: int,
-        group: RankGroup | None = None,
+        group: Group | None = None,
     ) -> dict[str, float]:
         """Take all steps over a batch.
 
@@ -162,7 +160,7 @@ class NetworkSteps:
         rule: LossRule,
         generator: torch.Generator,
         policy_version: int,
-        group: RankGroup | None,
+        group: Group | None,
     ) -> StepsTaken:
         minibatches = ShuffledMinibatches(
             batch,
@@ -177,9 +175,8 @@ class NetworkSteps:
         def of_all(own: GradientSource[Columns[Array]]) -> GradientSource[Columns[Array]]:
             if group is None:
                 return own
-            return RankGradients(
+            return group.of_all(
                 own,
-                group,
                 rule=rule,
                 like=network.flat,
                 sizes=minibatches.sizes(),

@@ -20,8 +20,8 @@ from learning.algorithms.algorithm import Algorithm
 from learning.algorithms.registry import build_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_thread, configure_torch
+from learning.ranks.ranks import Ranks
 from learning.updates.network_steps import NetworkSteps
-from learning.updates.ranks import Ranks
 from learning.updates.steps import StepsBuilder
 from services.learner.device import DeviceError, require_devices, training_device
 from services.learner.own.cores import OwnCores

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 from learning.algorithms.algorithm import Algorithm
 from learning.detectors.registry import build_detector
-from learning.updates.ranks import RankLostError
+from learning.ranks.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
 from services.learner.own.cores import OwnCores
 from services.learner.own.rollouts import OwnRollouts

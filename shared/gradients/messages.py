@@ -37,7 +37,7 @@ class Weights:
     flat: Floats  # [P] float32
     network: str
     """Where policy and value function lie in them, as JSON; see
-    `learning.cpu.described.NetworkLayout`."""
+    `learning.aggregation.described.NetworkLayout`."""
     loss: str
     """Algorithm, hyper-parameters and the rules of the functions, as JSON."""
 

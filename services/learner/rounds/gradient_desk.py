@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from learning.aggregation.described import LossInWords, NetworkLayout
 from learning.aggregation.function_steps import FunctionSteps, LostCall
 from learning.aggregation.weighting import Arrived
-from learning.cpu.described import LossInWords, NetworkLayout
 from learning.data.arrays import Floats
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from functions.gradient.learner import GradientRefusedError, LearnerFunction, WeightsGoneError
-from learning.cpu.mlp_gradient import function_gradient
+from learning.aggregation.mlp_gradient import function_gradient
 from shared.cache.gradients import GradientCache
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.gradients.messages import GradientMessage

@@ -4,8 +4,8 @@ import uuid
 
 import numpy as np
 
+from learning.aggregation.described import LossInWords, NetworkLayout
 from learning.algorithms.ppo import Ppo
-from learning.cpu.described import LossInWords, NetworkLayout
 from learning.data.arrays import Floats
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import GradientCall, GradientTask

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
+from learning.aggregation.described import LossInWords, NetworkLayout
 from learning.aggregation.function_steps import FunctionSteps, LostCall
+from learning.aggregation.mlp_gradient import function_gradient
 from learning.aggregation.weighting import Arrived
 from learning.algorithms.ppo import Ppo
-from learning.cpu.described import LossInWords, NetworkLayout
-from learning.cpu.mlp_gradient import function_gradient
 from learning.data.arrays import Floats
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from learning.aggregation.function_steps import GradientsLostError, LostCall
+from learning.aggregation.mlp_gradient import function_gradient
 from learning.algorithms.ppo import Ppo
-from learning.cpu.mlp_gradient import function_gradient
 from learning.data.samples import SAMPLE_FIELDS
 from shared.contracts.gradients import GradientCall
 from shared.contracts.learner_functions import LearnerFunctions, StepSize

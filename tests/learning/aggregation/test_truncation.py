@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learning.aggregation.mlp_gradient import function_gradient
 from learning.aggregation.truncation import advantage_factor, truncated_ratio
-from learning.cpu.mlp_gradient import function_gradient
 from learning.networks.step_terms import GaussianTerms
 from shared.contracts.learner_functions import Form, LearnerFunctions
 from tests.functions.gradient.work import Work

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from learning.algorithms.algorithm import Algorithm
 from learning.algorithms.policy_update import PolicyUpdate
 from learning.algorithms.registry import build_algorithm
-from learning.updates.ranks import RankLostError
+from learning.ranks.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
 from services.learner.own.cores import OwnCores
 from services.learner.readiness import Readiness

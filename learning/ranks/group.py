@@ -5,6 +5,7 @@ bits of a sum: each part of it is added up in one place and copied from there.
 """
 
 import os
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol, cast
@@ -12,6 +13,12 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 from torch.distributed import FileStore, ProcessGroupGloo  # type: ignore[attr-defined]
+
+from learning.data.arrays import Array
+from learning.losses.loss_terms import LossRule
+from learning.ranks.gradients import RankGradients
+from learning.updates.gradient import GradientSource
+from shared.trajectory.columns import Columns
 
 
 class _Work(Protocol):
@@ -78,6 +85,20 @@ class RankGroup:
         except RuntimeError as error:
             raise RankGroupError(str(error)) from error
         return cls(backend, rank=rank, size=size)
+
+    def of_all(
+        self,
+        own: GradientSource[Columns[Array]],
+        *,
+        rule: LossRule,
+        like: Tensor,
+        sizes: Iterator[int],
+        policy_version: int,
+    ) -> GradientSource[Columns[Array]]:
+        """Return the gradients of all ranks together, given what computes this one's."""
+        return RankGradients(
+            own, self.add_up, rule=rule, like=like, sizes=sizes, policy_version=policy_version
+        )
 
     @property
     def rows(self) -> slice:

@@ -22,10 +22,8 @@ from torch import Tensor
 
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
-from learning.updates.network_steps import NetworkSteps
-from learning.updates.optimiser import FlatAdam
-from learning.updates.rank_group import RankGroup, RankGroupError
-from learning.updates.rank_process import (
+from learning.ranks.group import RankGroup, RankGroupError
+from learning.ranks.process import (
     NetworkForm,
     RankAnswer,
     RankDone,
@@ -38,6 +36,8 @@ from learning.updates.rank_process import (
     flats_of,
     follow,
 )
+from learning.updates.network_steps import NetworkSteps
+from learning.updates.optimiser import FlatAdam
 from learning.updates.steps import GradientHyperparameters
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.trajectory.columns import Columns

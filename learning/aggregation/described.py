@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from learning.cpu.mlp_gradient import MlpGradient
+from learning.aggregation.mlp_gradient import MlpGradient
 from learning.cpu.numpy_mlp import MlpPlaces, NetworkHalf
 from learning.losses.impact import ImpactRule
 from learning.losses.loss_terms import LossRule

@@ -6,7 +6,7 @@ and the stats together. What follows it (the norm, the cut, Adam) every rank doe
 equal bits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic
 
 import torch
@@ -15,7 +15,6 @@ from torch import Tensor
 from learning.data.arrays import Array
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.updates.gradient import Gradient, GradientSource
-from learning.updates.rank_group import RankGroup
 from shared.trajectory.columns import Columns
 
 
@@ -25,7 +24,7 @@ class RankGradients(Generic[Array]):
     def __init__(
         self,
         own: GradientSource[Columns[Array]],
-        group: RankGroup,
+        add_up: Callable[[Tensor], None],
         *,
         rule: LossRule,
         like: Tensor,
@@ -36,14 +35,14 @@ class RankGradients(Generic[Array]):
 
         Args:
             own: Of this rank's rows.
-            group: All ranks.
+            add_up: Puts the sum over all ranks in place of each one's part.
             rule: The loss.
             like: Of the gradient's form # [P].
             sizes: Samples of each whole minibatch, in the order they are asked for.
             policy_version: Of the policy that the update begins with.
         """
         self._own: GradientSource[Columns[Array]] = own
-        self._group = group
+        self._add_up = add_up
         self._sums = rule.sums_samples
         self._sizes = sizes
         self._policy_version = policy_version
@@ -60,7 +59,7 @@ class RankGradients(Generic[Array]):
             torch.mul(torch.as_tensor(own.stats), share, out=self._stats)
         else:
             self._both.zero_()  # a mean over nothing would be NaN
-        self._group.add_up(self._both)
+        self._add_up(self._both)
         return Gradient(
             flat=self._flat,
             stats=self._stats,

@@ -17,9 +17,9 @@ from learning.losses.impala import ImpalaRule
 from learning.losses.loss_terms import LossRule
 from learning.losses.ppo import PpoRule
 from learning.networks.building import build_network
+from learning.ranks.process import NetworkForm, flats_of
+from learning.ranks.ranks import RankedSteps, RankLostError, Ranks
 from learning.updates.network_steps import NetworkSteps
-from learning.updates.rank_process import NetworkForm, flats_of
-from learning.updates.ranks import RankedSteps, RankLostError, Ranks
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA

@@ -9,9 +9,9 @@ from torch import Tensor
 from learning.data.batch_building import on_policy_batch
 from learning.losses.ppo import PpoRule
 from learning.networks.building import build_network
+from learning.ranks.group import RankGroup, RankGroupError
 from learning.updates import network_steps
 from learning.updates.network_steps import NetworkSteps
-from learning.updates.rank_group import RankGroup, RankGroupError
 from shared.hyperparameters.ppo import STANDARD
 from shared.trajectory.columns import Columns
 from tests.learning.trajectories import DISCRETE, make_trajectory
