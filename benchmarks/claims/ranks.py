@@ -16,13 +16,13 @@ from torch import Tensor
 
 from benchmarks.measurement import Effort, interleaved, progress
 from benchmarks.records.result import Row, Series
+from learning.algorithms.network_steps import NetworkSteps
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_torch
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network
 from learning.ranks.ranks import Ranks
-from learning.updates.network_steps import NetworkSteps
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,

@@ -9,10 +9,10 @@ from typing import Annotated, Self
 from pydantic import Field
 
 from learning.aggregation.mlp_gradient import MlpGradient
-from learning.cpu.numpy_mlp import MlpPlaces, NetworkHalf
 from learning.losses.impact import ImpactRule
 from learning.losses.loss_terms import LossRule
 from learning.losses.ppo import PpoRule
+from learning.networks.numpy_mlp import MlpPlaces, NetworkHalf
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveInt
 from shared.hyperparameters.impact import ImpactHyperparameters

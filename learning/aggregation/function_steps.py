@@ -25,13 +25,13 @@ from torch import Tensor
 from learning.aggregation.queue import GradientQueue
 from learning.aggregation.threshold import StalenessBound
 from learning.aggregation.weighting import Arrived, WeighingRule, step_factor, weighted_mean
-from learning.data.arrays import Floats
+from learning.algorithms.network_steps import adam_rule
+from learning.arrays import Floats
 from learning.data.minibatch import ShuffledMinibatches
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import summed_up
-from learning.updates.network_steps import adam_rule
 from learning.updates.optimiser import FlatAdam
 from learning.updates.steps import GradientHyperparameters
 from shared.contracts.gradients import GradientCall, GradientRecord

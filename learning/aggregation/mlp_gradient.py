@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from learning.aggregation.truncation import advantage_factor, truncated_ratio
-from learning.cpu.numpy_mlp import (
+from learning.arrays import Floats
+from learning.losses.loss_terms import LossRule, MinibatchLoss
+from learning.networks.numpy_mlp import (
     HalfParts,
     NetworkHalf,
     Parts,
     differentiate,
     policy_outputs,
 )
-from learning.data.arrays import Floats
-from learning.losses.loss_terms import LossRule, MinibatchLoss
 from learning.networks.step_terms import GaussianTerms
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.trajectory.columns import Columns

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 from shared.contracts.learner_functions import Form
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 from shared.contracts.learner_functions import Form, StepSize
 
 

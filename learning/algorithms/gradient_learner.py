@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from learning.algorithms.network_steps import NetworkSteps
 from learning.algorithms.policy_update import StateArrays, StateScalars
 from learning.algorithms.saved_state import generator_from, require_same_form, require_scalars
 from learning.data.normalisation import Normalisation
@@ -28,7 +29,6 @@ from learning.detectors.detector import UpdateStart
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
-from learning.updates.network_steps import NetworkSteps
 from learning.updates.steps import GradientHyperparameters, StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.common import Decay

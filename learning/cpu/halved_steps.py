@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learning.cpu.numpy_mlp import HalfParts, NetworkHalf, policy_delta, policy_outputs
+from learning.arrays import Floats
 from learning.cpu.second_process import SecondProcess, Side
-from learning.data.arrays import Floats
 from learning.data.minibatch import ShuffledMinibatches, bounds, num_minibatches
 from learning.losses.loss_terms import LossRule, Term
+from learning.networks.numpy_mlp import HalfParts, NetworkHalf, policy_delta, policy_outputs
 from learning.networks.step_terms import StepTerms
 from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import StepsTaken, summed_up

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 from learning.data.samples import SAMPLE_FIELDS
 from learning.returns.gae import normalised_minibatch
 from shared.trajectory.columns import Columns

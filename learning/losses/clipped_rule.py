@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from learning.data.arrays import Array
+from learning.arrays import Array
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import CLIPPED_STATS, clipped_objective, clipped_policy
 from learning.networks.step_terms import StepTerms

@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from learning.data.arrays import Array
+from learning.arrays import Array
 from learning.losses.clipped_rule import ClippedRule
 from learning.losses.loss_terms import Term
 from learning.losses.value_terms import SQUARED_STATS, half_squared_error

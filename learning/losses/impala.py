@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from learning.data.arrays import Array
+from learning.arrays import Array
 from learning.losses.loss_terms import Term
 from learning.losses.policy_terms import LOG_PROB_STATS, weighted_log_prob
 from learning.losses.value_terms import SQUARED_STATS, half_squared_error

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol
 
-from learning.data.arrays import Array, namespace
+from learning.arrays import Array, namespace
 from learning.networks.step_terms import StepTerms
 from shared.trajectory.columns import Columns
 

@@ -5,7 +5,7 @@ A part whose coefficient is 0 is left out: 0 x infinity would be NaN.
 
 from typing import TYPE_CHECKING
 
-from learning.data.arrays import Array, namespace
+from learning.arrays import Array, namespace
 from learning.losses.loss_terms import Term, means
 from learning.networks.step_terms import StepTerms
 from shared.trajectory.columns import Columns

@@ -21,7 +21,7 @@ et al., "Proximal policy optimization algorithms", arXiv 1707.06347, equations 7
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from learning.data.arrays import Array
+from learning.arrays import Array
 from learning.losses.clipped_rule import ClippedRule
 from learning.losses.loss_terms import Term
 from learning.losses.value_terms import LIMITED_STATS, bounded_error, clipped_step

@@ -3,7 +3,7 @@
 Each is at the network's values # [n], for their targets # [n].
 """
 
-from learning.data.arrays import Array, namespace
+from learning.arrays import Array, namespace
 from learning.losses.loss_terms import Term, means
 
 SQUARED_STATS = ("value_loss",)

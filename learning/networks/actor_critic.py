@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from learning.cpu.numpy_mlp import NetworkHalf
-from learning.data.arrays import Array, Floats
+from learning.arrays import Array, Floats
 from learning.networks.blocks import Layer, forward
 from learning.networks.distributions import Distribution, distribution_of
+from learning.networks.numpy_mlp import NetworkHalf
 from learning.networks.step_terms import StepTerms
 from shared.policy.blocks import Block, Conv, Dense, layers_of
 from shared.policy.spec import PolicySpec

@@ -14,7 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learning.cpu.numpy_mlp import (
+from learning.arrays import Floats
+from learning.networks import mlp
+from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss
+from learning.networks.blocks import Layer, forward
+from learning.networks.distributions import Gaussian
+from learning.networks.numpy_mlp import (
     HalfParts,
     Halves,
     MlpPlaces,
@@ -22,11 +27,6 @@ from learning.cpu.numpy_mlp import (
     Parts,
     differentiate,
 )
-from learning.data.arrays import Floats
-from learning.networks import mlp
-from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss
-from learning.networks.blocks import Layer, forward
-from learning.networks.distributions import Gaussian
 from learning.networks.step_terms import StepTerms
 from shared.policy.blocks import Dense
 from shared.policy.spec import PolicySpec

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
-from learning.data.arrays import Array, namespace
+from learning.arrays import Array, namespace
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 

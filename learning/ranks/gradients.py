@@ -12,7 +12,7 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from learning.data.arrays import Array
+from learning.arrays import Array
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.updates.gradient import Gradient, GradientSource
 from shared.trajectory.columns import Columns

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.distributed import FileStore, ProcessGroupGloo  # type: ignore[attr-defined]
 
-from learning.data.arrays import Array
+from learning.arrays import Array
 from learning.losses.loss_terms import LossRule
 from learning.ranks.gradients import RankGradients
 from learning.updates.gradient import GradientSource

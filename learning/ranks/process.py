@@ -19,11 +19,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from learning.algorithms.network_steps import NetworkSteps
 from learning.cpu.torch_settings import configure_torch
 from learning.losses.loss_terms import LossRule
 from learning.networks.building import build_network
 from learning.ranks.group import RankGroup, RankGroupError
-from learning.updates.network_steps import NetworkSteps
 from learning.updates.optimiser import FlatAdam
 from learning.updates.steps import GradientHyperparameters
 from shared.contracts.environment_spec import EnvironmentSpec

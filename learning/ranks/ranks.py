@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from learning.algorithms.network_steps import NetworkSteps
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.ranks.group import RankGroup, RankGroupError
@@ -36,7 +37,6 @@ from learning.ranks.process import (
     flats_of,
     follow,
 )
-from learning.updates.network_steps import NetworkSteps
 from learning.updates.optimiser import FlatAdam
 from learning.updates.steps import GradientHyperparameters
 from shared.contracts.environment_spec import EnvironmentSpec

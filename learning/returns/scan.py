@@ -8,7 +8,7 @@ on a GPU.
 
 from torch import Tensor
 
-from learning.data.arrays import Array, namespace
+from learning.arrays import Array, namespace
 
 _REACH_MAX = 1e18
 """Only carries above 1 get there. Its square is still a number: infinity times 0 would be none."""

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from learning.data.arrays import Array, Floats
+from learning.arrays import Array, Floats
 from learning.losses.loss_terms import LossRule
 from shared.trajectory.columns import Columns
 

@@ -5,7 +5,7 @@
 
 from typing import Generic, Protocol
 
-from learning.data.arrays import Array
+from learning.arrays import Array
 from learning.losses.loss_terms import LossRule, MinibatchLoss
 from learning.networks.actor_critic import FlatGradient, SplitLoss
 from learning.networks.step_terms import StepTerms

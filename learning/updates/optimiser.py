@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 from learning.updates.gradient import Gradient
 
 _BETA1, _BETA2 = 0.9, 0.999

@@ -18,12 +18,12 @@ import torch
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import sample_fragment
 from learning.algorithms.algorithm import Algorithm, learn_round
+from learning.algorithms.network_steps import NetworkSteps
 from learning.algorithms.registry import build_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_torch
 from learning.detectors.detector import Detector
 from learning.detectors.registry import build_detector
-from learning.updates.network_steps import NetworkSteps
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.planning.workload import Workload
 from shared.contracts.going_on import longest_episode

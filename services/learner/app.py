@@ -17,11 +17,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from learning.algorithms.algorithm import Algorithm
+from learning.algorithms.network_steps import NetworkSteps
 from learning.algorithms.registry import build_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_thread, configure_torch
 from learning.ranks.ranks import Ranks
-from learning.updates.network_steps import NetworkSteps
 from learning.updates.steps import StepsBuilder
 from services.learner.device import DeviceError, require_devices, training_device
 from services.learner.own.cores import OwnCores

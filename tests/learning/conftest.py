@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from learning.cpu import numpy_mlp, second_process
+from learning.algorithms import network_steps
+from learning.cpu import second_process
 from learning.cpu.second_process import SecondProcess
 from learning.cpu.torch_settings import configure_torch
-from learning.updates import network_steps
+from learning.networks import numpy_mlp
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from learning.aggregation.described import LossInWords, NetworkLayout
 from learning.aggregation.function_steps import FunctionSteps, LostCall
 from learning.aggregation.weighting import Arrived
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.steps import GradientHyperparameters

@@ -6,7 +6,7 @@ import numpy as np
 
 from learning.aggregation.described import LossInWords, NetworkLayout
 from learning.algorithms.ppo import Ppo
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 from shared.cache.gradients import GradientCache, GradientRound
 from shared.contracts.gradients import GradientCall, GradientTask
 from shared.contracts.learner_functions import LearnerFunctions

@@ -7,7 +7,7 @@ from learning.aggregation.function_steps import FunctionSteps, LostCall
 from learning.aggregation.mlp_gradient import function_gradient
 from learning.aggregation.weighting import Arrived
 from learning.algorithms.ppo import Ppo
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.steps import GradientHyperparameters

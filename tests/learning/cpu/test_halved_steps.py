@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from learning.algorithms import ppo
+from learning.algorithms import network_steps, ppo
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
+from learning.algorithms.network_steps import NetworkSteps
 from learning.algorithms.ppo import Ppo
 from learning.cpu.halved_steps import MIN_MULTIPLICATIONS, take_halved_steps
 from learning.cpu.second_process import SecondProcess
 from learning.data.batch_building import on_policy_batch
-from learning.updates import network_steps
-from learning.updates.network_steps import NetworkSteps
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 from learning.losses.loss_terms import LossRule, MinibatchLoss, stat_names
 from learning.networks.distributions import Distribution, Gaussian
 from shared.trajectory.columns import Columns

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from learning.algorithms.ppo import Ppo
-from learning.cpu.numpy_mlp import LARGE_PRODUCT
-from learning.data.arrays import Array
+from learning.arrays import Array
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import build_network, policy_payload
+from learning.networks.numpy_mlp import LARGE_PRODUCT
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.numpy_policy import load_policy

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from learning.algorithms import network_steps
+from learning.algorithms.network_steps import NetworkSteps
 from learning.data.batch_building import on_policy_batch
 from learning.losses.ppo import PpoRule
 from learning.networks.building import build_network
 from learning.ranks.group import RankGroup, RankGroupError
-from learning.updates import network_steps
-from learning.updates.network_steps import NetworkSteps
 from shared.hyperparameters.ppo import STANDARD
 from shared.trajectory.columns import Columns
 from tests.learning.trajectories import DISCRETE, make_trajectory

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from learning.algorithms.network_steps import NetworkSteps
 from learning.algorithms.ppo import Ppo
 from learning.data.batch_building import on_policy_batch
 from learning.losses.impact import ImpactRule
@@ -19,7 +20,6 @@ from learning.losses.ppo import PpoRule
 from learning.networks.building import build_network
 from learning.ranks.process import NetworkForm, flats_of
 from learning.ranks.ranks import RankedSteps, RankLostError, Ranks
-from learning.updates.network_steps import NetworkSteps
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.impact import STANDARD as IMPACT
 from shared.hyperparameters.impala import STANDARD as IMPALA

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from learning.algorithms import network_steps
 from learning.algorithms.impact import Impact
 from learning.algorithms.ppo import Ppo
 from learning.detectors import hessian as hessian_detector
 from learning.networks.mlp_network import MlpActorCritic
-from learning.updates import network_steps
 from learning.updates.cuda_graphs import recorder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import DetectorRule

@@ -11,7 +11,7 @@ import redis
 from learning.aggregation.function_steps import LostCall
 from learning.aggregation.weighting import Arrived
 from learning.algorithms.ppo import Ppo
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 from learning.data.samples import SAMPLE_FIELDS
 from learning.losses.ppo import PpoRule
 from services.learner.rounds import gradient_desk

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from learning.arrays import Array, Floats
 from learning.cpu.halved_steps import (
     MIN_MULTIPLICATIONS,
     PolicyHalf,
@@ -21,7 +22,6 @@ from learning.cpu.halved_steps import (
     take_halved_steps,
 )
 from learning.cpu.second_process import SecondProcess, SecondProcessLostError
-from learning.data.arrays import Array, Floats
 from learning.data.minibatch import ShuffledMinibatches
 from learning.losses.loss_terms import LossRule, stat_names
 from learning.networks.actor_critic import ActorCritic

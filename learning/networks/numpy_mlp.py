@@ -15,7 +15,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.data.arrays import Floats
+from learning.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
