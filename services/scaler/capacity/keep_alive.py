@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -51,7 +51,7 @@ class KeepAlive:
     """The function's: a ping that lasted as long would end its environment."""
 
     _started: int = 0
-    _pings: set[asyncio.Task[None]] = field(default_factory=set)
+    _pings: asyncio.Task[None] | None = None
 
     def take_started(self) -> int:
         """Return how many environments pings found gone, and started, since it was last asked."""
@@ -73,11 +73,10 @@ class KeepAlive:
         if due_in_s > 0:
             return due_in_s
         idle = num - self.launches.in_flight()
-        if idle > 0:
+        # Pings that have not ended hold their environments: more would queue before rollouts.
+        if idle > 0 and (self._pings is None or self._pings.done()):
             hold_s = ping_s(idle, timeout_s=self.timeout_s)
-            pings = asyncio.ensure_future(self.invoker.ping(idle, hold_s, self._ended))
-            self._pings.add(pings)
-            pings.add_done_callback(self._pings.discard)
+            self._pings = asyncio.ensure_future(self.invoker.ping(idle, hold_s, self._ended))
         in_use.note(num, now)
         return self.every_s
 

@@ -13,7 +13,7 @@ from shared.contracts.job_spec import Warm
 from shared.money.costs import ping_s
 from tests.patience import ANSWER_S
 from tests.services.scaler.capacity.test_decision import rule
-from tests.services.scaler.lambda_endpoint import LambdaEndpoint, Reply, healthy
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint, Reply, Task, healthy
 from tests.services.scaler.money.test_kept_warm import job
 from tests.services.scaler.running import Scaler, StartScaler, result
 
@@ -82,6 +82,28 @@ def test_idle_environments_are_pinged_together_and_only_while_the_job_is_held(
     assert 'nitro_scaler_pings_total{found="warm"}' in found
     scaler.finish(lease, status="failed", stop_reason="error")
     assert scaler.cost(job.job_id).by_item.get("provisioned_concurrency", 0.0) == 0.0
+
+
+def test_no_ping_is_sent_while_earlier_ones_hold_their_environments(
+    scaler: Scaler, lambdas: LambdaEndpoint
+) -> None:
+    ended = threading.Event()
+
+    def behave(task: Task, nth: int) -> Reply:
+        if task["mode"] == "ping":
+            return Reply(body={"cold_start": False}, gate=ended)
+        return healthy(task, nth)
+
+    lambdas.behave = behave
+    job = scaler.submit(**SPEC, warm="reuse")
+    lease = scaler.lease()
+    scaler.round(lease, 0)
+    scaler.landed(job.job_id)
+    lambdas.wait_events("ping", 4)
+    with lambdas.changed:  # five times as long as an environment may idle here
+        assert not lambdas.changed.wait_for(lambda: len(pings(lambdas)) > 4, 0.5)
+    ended.set()
+    lambdas.wait_events("ping", 8)
 
 
 def test_a_scaler_that_starts_again_and_again_sends_no_pings_beyond_those_billed(
