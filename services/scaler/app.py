@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from socket import socket
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
 from services.scaler.api import problem
@@ -82,18 +83,25 @@ def create_app(
         summary="Jobs, leases and rounds: how many actors each round of training is worth.",
         lifespan=lifespan,
         # FastAPI's pages load scripts from other hosts; ours is in `services.scaler.web`.
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         # The address it would redirect to is not ours to know behind an endpoint that speaks HTTPS.
         redirect_slashes=False,
     )
     app.routes.extend([*api_routes(parts), *page_routes()])
+    app.add_route("/openapi.json", _description, include_in_schema=False)
     problem.install(app)
     # The last one added comes first: no body is read from somebody without the token.
     app.add_middleware(BodyLimit)
     app.add_middleware(BearerGuard, tokens=tokens)
     app.state.parts = parts
     return app
+
+
+def _description(request: Request) -> JSONResponse:
+    """Describe the API; on a thread, as whoever asks first waits a second for it to be made."""
+    return JSONResponse(request.app.openapi())
 
 
 def main() -> int:

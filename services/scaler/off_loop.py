@@ -1,30 +1,88 @@
 """Threads for calls that wait for a network: few, and of one kind each.
 
 Everything else happens on the loop, which must not wait. A kind whose server does not answer keeps
-only its own calls waiting: a table is written while Lambda's control plane is silent.
+only its own calls waiting: a table is written while Lambda's control plane is silent. The end of
+the process waits for none of them.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
-from typing import ParamSpec, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_Call = tuple[Future[Any], Callable[[], Any]]
 
 
 class OffLoop:
     """A few threads; none is started before it is needed."""
 
     def __init__(self, name: str, num_threads: int) -> None:
-        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix=name)
+        self._name = name
+        self._most = num_threads
+        self._num_started = 0
+        self._closed = False
+        self._waiting: SimpleQueue[_Call | None] = SimpleQueue()
+        """None ends a thread."""
 
     async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what a call returns, or raise what it raises."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, partial(call, *args, **kwargs))
+        """Return what a call returns, or raise what it raises.
+
+        Raises:
+            RuntimeError: The threads are closed.
+        """
+        return await asyncio.wrap_future(self._begin(partial(call, *args, **kwargs)))
+
+    async def run_to_its_end(self, call: Callable[[], T]) -> T:
+        """Run a call as `run` does, to its end also if whoever waits is cancelled, even repeatedly.
+
+        Before that nobody knows whether a write counts, so a lock that is held for it must stay.
+        """
+        ended = asyncio.wrap_future(self._begin(call))
+        cancelled: asyncio.CancelledError | None = None
+        while not ended.done():
+            try:
+                await asyncio.wait([ended])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is None:
+            return ended.result()
+        if not ended.cancelled():
+            ended.exception()  # nobody is left to be told
+        raise cancelled
 
     def close(self) -> None:
-        """Begin no further call."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Begin no further call; those that wait are cancelled."""
+        self._closed = True
+        try:
+            while (waiting := self._waiting.get_nowait()) is not None:
+                waiting[0].cancel()
+        except Empty:
+            pass
+        for _ in range(self._num_started):
+            self._waiting.put(None)
+
+    def _begin(self, call: Callable[[], T]) -> Future[T]:
+        if self._closed:
+            raise RuntimeError(f"the threads for {self._name} are closed")
+        ended: Future[T] = Future()
+        self._waiting.put((ended, call))
+        if self._num_started < self._most:
+            self._num_started += 1
+            # Those of an executor would keep the process until a silent server answers.
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return ended
+
+    def _work(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            ended, call = waiting
+            if ended.set_running_or_notify_cancel():
+                try:
+                    ended.set_result(call())
+                except BaseException as error:
+                    ended.set_exception(error)
+            del waiting, ended, call  # what a call returned may be large

@@ -1,5 +1,6 @@
 """The scaler's parts, wired once: the only place that constructs clients."""
 
+import asyncio
 import logging
 import math
 import os
@@ -56,8 +57,10 @@ from shared.contracts.jobs import Job, JobStatus
 from shared.service.aws_credentials import process_credentials
 
 _LOG = logging.getLogger(__name__)
-_CLOUD_THREADS = 3
-"""For AWS's control planes, buckets and logs."""
+_CONTROL_THREADS = 3
+"""For Lambda's and ECS's control planes, and credentials."""
+_FILE_THREADS = 3
+"""For buckets and logs, which may be slow: nothing that keeps jobs alive waits for them."""
 _VIEW_THREADS = 3
 """That read and lay out pages for people."""
 _LAST_WRITES_S = 5.0
@@ -91,7 +94,9 @@ class Components:
         self.settings = settings
         self._live = live
         self.book = book or Book(_table(settings), now=now)
-        self._cloud = OffLoop("cloud", _CLOUD_THREADS)
+        self._control = OffLoop("control-plane", _CONTROL_THREADS)
+        self.file_threads = OffLoop("files", _FILE_THREADS)
+        self._heart = OffLoop("heartbeat", 1)
         self._cache_thread = OffLoop("cache", 1)  # it has one connection
         self._wire_stores(settings)
         self._wire_launching(settings)
@@ -114,7 +119,7 @@ class Components:
         )
 
     def _wire_launching(self, settings: Settings) -> None:
-        self._function = LambdaFunction(settings, self._cloud)
+        self._function = LambdaFunction(settings, self._control, may_invoke=self._may_invoke)
         for problem in self._function.problems.values():
             _LOG.warning(problem)
         self._quota = ConcurrencyQuota(
@@ -143,7 +148,10 @@ class Components:
         )
         # No connection is opened before there is a job that wants gradients.
         self._gradient_function = LambdaFunction(
-            settings, self._cloud, name=settings.gradient_function
+            settings,
+            self._control,
+            name=settings.gradient_function,
+            may_invoke=self._may_invoke,
         )
         self._gradient_invoker = Invoker(
             self._gradient_function,
@@ -198,7 +206,7 @@ class Components:
             rule=rule,
             function=self._function,
             staffing=self._staffing(settings, rule),
-            heartbeat=_heartbeat(settings, self._cloud),
+            heartbeat=_heartbeat(settings, self._heart),
             metrics=self.metrics,
             now=self.now,
             expire=lambda *asked: self.jobs.expire(*asked),
@@ -213,6 +221,10 @@ class Components:
             every_s=settings.reconcile_every_s,
             alarm=alarm,
         )
+
+    def _may_invoke(self) -> bool:
+        """Whether the jobs are ours: another scaler's actors would be doubled."""
+        return not self.book.fenced
 
     def _num_held(self) -> int:
         now = self.now()
@@ -237,7 +249,7 @@ class Components:
                 region=settings.lambda_region,
                 timeout_s=settings.lambda_connect_timeout_s,
             ),
-            threads=self._cloud,
+            threads=self._control,
             rule=TaskRule(
                 most={kind: most[kind] for kind in families},
                 longest_wait_s=settings.learner_wait_s,
@@ -255,7 +267,7 @@ class Components:
             self._catalogue,
             self._quota,
             partial(self.book.with_status, LIVE),
-            self._cloud,
+            self.file_threads,
             cache_memory_mb=settings.cache_memory_mb,
             has_gpu=settings.has_gpu,
             cache_node=settings.cache_node if settings.starts_learners else None,
@@ -281,14 +293,14 @@ class Components:
             on_queued=self.capacity.reconcile,
         )
         self.estimates = Estimates(
-            book=self.book, admission=admission, pricing=self._pricing, threads=self._cloud
+            book=self.book, admission=admission, pricing=self._pricing, threads=self.file_threads
         )
         self.jobs = JobService(
             book=self.book,
             admission=admission,
             cache=self.cache,
             cache_thread=self._cache_thread,
-            threads=self._cloud,
+            threads=self.file_threads,
             changes=changes,
             files=self.files,
             pricing=self._pricing,
@@ -331,13 +343,13 @@ class Components:
     def _wire_views(self, settings: Settings) -> None:
         self.stretches = CurveStretches(book=self.book, so_far=self.launches.so_far)
         self.listing = JobListing(book=self.book, launches=self.launches, shown=self.shown)
-        self.logs = _logs(settings, self._cloud)
+        self.logs = _logs(settings, self.file_threads)
         self.system = SystemLook(
             settings=settings,
             book=self.book,
             cache=self.cache,
             cache_thread=self._cache_thread,
-            threads=self._cloud,
+            threads=self.file_threads,
             quota=self._quota,
             launches=self.launches,
             capacity=self.capacity,
@@ -365,20 +377,25 @@ class Components:
 
     async def close(self) -> None:
         """Wait for what is in flight, then let go of everything."""
-        self.checks.close()
+        await self.checks.close()
         self.lost.close()
         wait_s = 0.0 if self.book.fenced else self.settings.shutdown_wait_s
-        ended = await self._gradient_invoker.close(wait_s=wait_s)
-        ended = await self._invoker.close(wait_s=wait_s) and ended
+        ended = all(
+            await asyncio.gather(
+                self._invoker.close(wait_s=wait_s), self._gradient_invoker.close(wait_s=wait_s)
+            )
+        )
         if not ended:
             _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
-        await self.launches.flights.finish(wait_s=_LAST_WRITES_S if ended else 0.0)
-        await self.gradients.finish(wait_s=_LAST_WRITES_S if ended else 0.0)
+        last_s = _LAST_WRITES_S if ended else 0.0
+        await asyncio.gather(
+            self.launches.flights.finish(wait_s=last_s), self.gradients.finish(wait_s=last_s)
+        )
         await self.capacity.close()
         self._function.close()
         self._gradient_function.close()
-        self._cloud.close()
-        self._cache_thread.close()
+        for threads in (self._control, self.file_threads, self._heart, self._cache_thread):
+            threads.close()
         self.cache.close()
         self._gradient_cache.close()
         self.book.close()

@@ -9,7 +9,6 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 from starlette.exceptions import HTTPException
-from starlette.routing import compile_path
 
 from services.scaler.book.reading import UnreadableError
 from services.scaler.book.table import StoreError
@@ -89,10 +88,9 @@ def _allowed(request: Request) -> str:
 
     Each method has a route of its own, and what is raised names those of the first only.
     """
-    for path, methods in request.app.openapi()["paths"].items():
-        if compile_path(path)[0].match(request.url.path):
-            return ", ".join(sorted(method.upper() for method in methods))
-    return ""
+    routes = (route for route in request.app.routes if isinstance(route, APIRoute))
+    here = (route for route in routes if route.path_regex.match(request.url.path))
+    return ", ".join(sorted({method for route in here for method in route.methods or ()}))
 
 
 async def _on_unwritable(_: Request, error: Exception) -> JSONResponse:

@@ -210,7 +210,7 @@ def _add_file_routes(routes: APIRouter, parts: Components) -> None:
         responses={**_UNCHANGED, **problems(404)},
         tags=["jobs"],
     )
-    def list_artifacts(
+    async def list_artifacts(
         request: Request,
         job_id: JobPath,
         after: Annotated[
@@ -218,8 +218,9 @@ def _add_file_routes(routes: APIRouter, parts: Components) -> None:
         ] = "",
     ) -> Response:
         """List a job's files by name, at most 1,000, with links that are good for 15 minutes."""
-        found(parts.book.job(job_id), "job", job_id)
-        return tagged(request, artifact_links(parts.files, job_id, after=after))
+        await parts.jobs.job(job_id)
+        links = await parts.file_threads.run(artifact_links, parts.files, job_id, after=after)
+        return tagged(request, links)
 
     @routes.get(
         "/v1/jobs/{job_id}/artifacts/{name:path}",
@@ -227,16 +228,16 @@ def _add_file_routes(routes: APIRouter, parts: Components) -> None:
         responses={307: {"description": "It is in a bucket: follow the link"}, **problems(404)},
         tags=["jobs"],
     )
-    def fetch_artifact(job_id: JobPath, name: str) -> Response:
+    async def fetch_artifact(job_id: JobPath, name: str) -> Response:
         """Fetch one of a job's files."""
-        found(parts.book.job(job_id), "job", job_id)
-        link = link_to(parts.files, job_id, name)
+        await parts.jobs.job(job_id)
+        link = await parts.file_threads.run(link_to, parts.files, job_id, name)
         if link is None:
             raise ApiError(HTTPStatus.NOT_FOUND, f"there is no file {name!r}")
         if isinstance(link, str):
             return RedirectResponse(link)
         try:
-            return file_answer(link)
+            return await parts.file_threads.run(file_answer, link)
         except OSError as error:  # dropped, or replaced by a newer checkpoint, since it was found
             raise ApiError(HTTPStatus.NOT_FOUND, f"there is no file {name!r}") from error
 

@@ -82,6 +82,10 @@ class Book(Writes):
         """Return what a function that reads the book returns; the loop waits for no network."""
         return await self._table.run(partial(read, *args, **kwargs))
 
+    async def look_long(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what a function returns that reads the book for more than a moment."""
+        return await self._table.run_long(partial(read, *args, **kwargs))
+
     async def find(self, job_id: str) -> JobRecord | None:
         """Return a job, from memory if it is there."""
         return self._in_memory(job_id) or await self.look(self.job, job_id)
@@ -109,7 +113,12 @@ class Book(Writes):
         return None
 
     async def catch_up(self) -> None:
-        """Take up jobs that were added although their write failed."""
+        """Take up jobs that were added although their write failed.
+
+        Raises:
+            StoreError: The table cannot be read, or is another's.
+        """
+        self._require_ours()
         if not self._all_known:
             async with self._lock(layout.JOBS):
                 await self._know_all()
@@ -189,7 +198,7 @@ class Book(Writes):
         async with self.turn(job_id) as turn:
             if turn.record is not None:
                 with self._doubting(job_id):
-                    await self.look(self._delete, turn.record)
+                    await self.look_long(self._delete, turn.record)
                 self._forget(job_id)
                 self.changed.ring()
 
@@ -270,7 +279,9 @@ class Book(Writes):
         ]
         guard = {layout.job_key(job_id): old.version}
         with self._doubting(job_id):
-            await self.look(self._write_change, change, puts, guard)
+            # What is forgotten may be thousands of rounds.
+            write = self.look if change.forget_rounds_from is None else self.look_long
+            await write(self._write_change, change, puts, guard)
         self._remember(new)
         self.changed.ring()
         return new

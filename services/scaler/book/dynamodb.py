@@ -5,7 +5,6 @@ may send it again when the answer was lost. A plain conditional write sent twice
 own first copy.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -46,6 +45,7 @@ class DynamoDbTable:
         self._name = name
         self._client = client
         self._threads = OffLoop("table", _THREADS)
+        self._long = OffLoop("long-calls-of-the-table", 1)
 
     @classmethod
     def connect(cls, name: str, *, region: str) -> Self:
@@ -125,16 +125,12 @@ class DynamoDbTable:
                 raise
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call on a thread, to its end also if whoever waits for it is cancelled.
+        """Run a call on a thread, to its end."""
+        return await self._threads.run_to_its_end(call)
 
-        Before that nobody knows whether a write counts, so a lock that is held for it must stay.
-        """
-        call_on_thread = asyncio.ensure_future(self._threads.run(call))
-        try:
-            return await asyncio.shield(call_on_thread)
-        except asyncio.CancelledError:
-            await asyncio.wait([call_on_thread])
-            raise
+    async def run_long(self, call: Callable[[], T]) -> T:
+        """Run a call of many requests, to its end, beside those of one."""
+        return await self._long.run_to_its_end(call)
 
     def check(self) -> None:
         """Raise `StoreError` unless the table can be read."""
@@ -143,6 +139,7 @@ class DynamoDbTable:
     def close(self) -> None:
         """Close the connections."""
         self._threads.close()
+        self._long.close()
         self._client.close()
 
     @contextmanager

@@ -32,5 +32,5 @@ class JobChanges:
             self.gradients.end(record)
         await self.launches.flights.catch_up(job_id)
         await self.gradients.catch_up(job_id)
-        await self.launches.cancel(job_id, lease_hashes)
+        self.launches.cancel(job_id, lease_hashes)
         return record

@@ -60,10 +60,12 @@ class CheckDesk:
         else:
             self._under_way[job_id] = asyncio.ensure_future(self._check(job_id))
 
-    def close(self) -> None:
-        """End all checks; the next process takes the jobs up."""
-        for check in self._under_way.values():
+    async def close(self) -> None:
+        """End all checks, and wait for their writes; the next process takes the jobs up."""
+        checks = [*self._under_way.values()]
+        for check in checks:
             check.cancel()
+        await asyncio.gather(*checks, return_exceptions=True)
 
     async def _check(self, job_id: str) -> None:
         try:

@@ -11,7 +11,7 @@ import select
 import socket
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import urlsplit
@@ -54,7 +54,13 @@ class Connections:
     """As many connections to a server as there are requests at a time."""
 
     def __init__(
-        self, url: str, *, connect_timeout_s: float, read_timeout_s: float, ca_file: str | None
+        self,
+        url: str,
+        *,
+        connect_timeout_s: float,
+        read_timeout_s: float,
+        ca_file: str | None,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         """Connect to nothing yet.
 
@@ -64,6 +70,7 @@ class Connections:
             read_timeout_s: Longest wait for an answer.
             ca_file: Certificates that those of the server are checked against; None takes the
                 system's.
+            may_send: Asked at the last moment, when the connection is there.
         """
         parts = urlsplit(url)
         secure = parts.scheme == "https"
@@ -73,6 +80,7 @@ class Connections:
         self._tls = ssl.create_default_context(cafile=ca_file) if secure else None
         self._connect_timeout_s = connect_timeout_s
         self._read_timeout_s = read_timeout_s
+        self._may_send = may_send
         self._idle: deque[_Connection] = deque()
         """Those used last at the end."""
         self._connecting = asyncio.Semaphore(_CONNECTING)
@@ -96,6 +104,8 @@ class Connections:
         head = "\r\n".join(lines).encode("latin-1")
         connection = await self._connection()
         try:
+            if not self._may_send():
+                raise UnreachableError("this scaler starts nothing more")
             async with asyncio.timeout(self._read_timeout_s):
                 answer = await connection.exchange(head + b"\r\n\r\n" + body)
         except TimeoutError:

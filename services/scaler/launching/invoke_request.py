@@ -14,6 +14,7 @@ would send.
 
 import asyncio
 import os
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -52,6 +53,7 @@ class InvokeRequests:
         threads: OffLoop,
         *,
         name: str,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         """Let boto3 make the first request; nothing is sent.
 
@@ -71,6 +73,7 @@ class InvokeRequests:
             connect_timeout_s=settings.lambda_connect_timeout_s,
             read_timeout_s=settings.lambda_read_timeout_s,
             ca_file=_ca_file(session),
+            may_send=may_send,
         )
         self.unused_proxy = _proxy_applies(client.meta.endpoint_url)
         """Whether the environment names a proxy for this address; none is used."""

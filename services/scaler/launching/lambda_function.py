@@ -9,7 +9,7 @@ import functools
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -91,10 +91,17 @@ class LambdaApiError(RuntimeError):
 class LambdaFunction:
     """One alias of a function, behind AWS's API or an emulator of it."""
 
-    def __init__(self, settings: Settings, threads: OffLoop, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        threads: OffLoop,
+        *,
+        name: str | None = None,
+        may_invoke: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Take a function by its name; None takes the actor.
 
-        The control plane is called by boto3, on the threads.
+        The control plane is called by boto3, on the threads. Nothing is invoked when it may not be.
         """
         self._threads = threads
         self._name = name or settings.lambda_function
@@ -106,7 +113,9 @@ class LambdaFunction:
         data_path = session.get_config_variable("data_path")
         session.register_component("data_loader", _descriptions(data_path))
         self._client = _client(session, settings)
-        self._requests = InvokeRequests(self._client, session, settings, threads, name=self._name)
+        self._requests = InvokeRequests(
+            self._client, session, settings, threads, name=self._name, may_send=may_invoke
+        )
 
     @property
     def problems(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ wait for it. When the last invocation of a (round, attempt) has ended, what they
 they took is handed on as one `LaunchOutcome`.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -113,10 +114,15 @@ class Launches:
             flight.wanted = False
         return {hash_of_lease(flight.key[3]) for flight in flights}
 
-    async def cancel(self, job_id: str, lease_hashes: Collection[str]) -> None:
-        """Have actors that run end early; those of later leases are wanted."""
-        if not lease_hashes:
-            return
+    def cancel(self, job_id: str, lease_hashes: Collection[str]) -> None:
+        """Have actors that run end early, soon; those of later leases are wanted.
+
+        Nobody waits for it: the cache may be slow.
+        """
+        if lease_hashes:
+            self._cancelling = asyncio.ensure_future(self._cancel(job_id, lease_hashes))
+
+    async def _cancel(self, job_id: str, lease_hashes: Collection[str]) -> None:
         try:
             await self.cache_thread.run(self.cache.request_cancel, job_id, lease_hashes)
         except CacheError as error:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from weakref import WeakValueDictionary
 
 from services.scaler.book.book import Book
 from services.scaler.book.holding import held_lease
@@ -69,6 +70,9 @@ class _Decided:
     """Whether the job keeps another number of environments warm."""
 
 
+_Written = tuple[JobRecord, _Decided, LaunchOrder | None]
+
+
 @dataclass(kw_only=True, eq=False)
 class RoundService:
     """Plans rounds, and books what their launches came to."""
@@ -97,6 +101,8 @@ class RoundService:
     def __post_init__(self) -> None:
         self._epoch = secrets.token_hex(8)
         self.launches.on_landed = self.landed
+        self._calls: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """One a job, while anybody asks for its rounds."""
 
     async def plan(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
         """Return the plan of a round, and launch what it launches, once.
@@ -106,13 +112,14 @@ class RoundService:
         """
         start = time.perf_counter()
         await self.launches.flights.catch_up(job_id)
-        async with self.book.turn(job_id) as turn:
-            record = found(turn.record, "job", job_id)
-            held_lease(record, request.lease_id)
-            decided = await self._decided(record, round_index, request)
-            if decided.change is not None:
-                record = await turn.write(decided.change)
-            order = self._begun(record, decided.planned)
+        # Whoever waits for the cache to forget keeps other round calls of the job waiting, no more.
+        async with self._calls.setdefault(job_id, asyncio.Lock()):
+            written = await self._written(job_id, round_index, request)
+            if isinstance(written, range):
+                await self._forget_in_cache(job_id, written)
+                written = await self._written(job_id, round_index, request, forgotten=written)
+            assert not isinstance(written, range)
+        record, decided, order = written
         if order is not None:
             self.launches.launch(order)
             self._refreshing = asyncio.ensure_future(self.quota.refresh())
@@ -173,10 +180,41 @@ class RoundService:
                 timeout_s = self.spending.basis.function_timeout_s
                 await self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
 
+    async def _written(
+        self,
+        job_id: str,
+        round_index: int,
+        request: RoundRequest,
+        *,
+        forgotten: range | None = None,
+    ) -> _Written | range:
+        """Decide about a request and write it.
+
+        Returns:
+            The job after it, the plan, and what is to be launched; or, with nothing written, the
+            rounds that are made again and that the cache has to forget first.
+        """
+        async with self.book.turn(job_id) as turn:
+            record = found(turn.record, "job", job_id)
+            held_lease(record, request.lease_id)
+            decided = await self._decided(record, round_index, request, forgotten)
+            if isinstance(decided, range):
+                return decided
+            if decided.change is not None:
+                record = await turn.write(decided.change)
+            return record, decided, self._begun(record, decided.planned)
+
     async def _decided(
-        self, record: JobRecord, round_index: int, request: RoundRequest
-    ) -> _Decided:
-        """Return the plan that is stored for a request, or a new one and the change it needs."""
+        self,
+        record: JobRecord,
+        round_index: int,
+        request: RoundRequest,
+        forgotten: range | None,
+    ) -> _Decided | range:
+        """Return the plan that is stored for a request, or a new one and the change it needs.
+
+        Or the rounds that the cache has to forget first, unless it has `forgotten` them.
+        """
         check_external(record, request)
         before = await self.book.look(RoundsBefore.read, self.book, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
@@ -185,8 +223,10 @@ class RoundService:
         if where == "rewind":
             job_id, lease_id = record.job.job_id, request.lease_id
             self.launches.supersede(job_id, from_round=round_index, lease_id=lease_id)
-            await self._forget_in_cache(job_id, before)
-            record, before = await self.book.look(rewound, self.book, record, before)
+            newest = before.round_index if before.last is None else before.last.round
+            if (again := range(round_index, newest + 1)) != forgotten:
+                return again
+            record, before = await self.book.look_long(rewound, self.book, record, before)
         before = replace(before, reopened=where == "reopen")
         change, planned = await self._planned(record, request, before)
         if where == "rewind":
@@ -194,14 +234,12 @@ class RoundService:
         rewarmed = change.record.warm != record.warm
         return _Decided(planned=planned, change=change, rewarmed=rewarmed)
 
-    async def _forget_in_cache(self, job_id: str, before: RoundsBefore) -> None:
-        """Have the cache forget the round asked for and later ones.
+    async def _forget_in_cache(self, job_id: str, again: range) -> None:
+        """Have the cache forget rounds that are made again.
 
         Raises:
             ApiError: 503, it cannot be told.
         """
-        newest = before.round_index if before.last is None else before.last.round
-        again = range(before.round_index, newest + 1)
         try:
             await self.cache_thread.run(self.cache.forget_rounds, job_id, again)
         except CacheError as error:
