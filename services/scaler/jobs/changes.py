@@ -1,5 +1,6 @@
 """Changes of a job that may end it, by whoever they come: learner, user, limit or lost learners."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,9 +20,16 @@ class JobChanges:
     gradients: GradientService
 
     async def change(
-        self, job_id: str, decide: Callable[[JobRecord], Change | None]
+        self,
+        job_id: str,
+        decide: Callable[[JobRecord], Change | None],
+        *,
+        waits_for_cache: bool = True,
     ) -> JobRecord | None:
-        """Change a job as the book does, and call off what is in flight if it has ended."""
+        """Change a job as the book does, and call off what is in flight if it has ended.
+
+        Whoever must not wait for the cache returns before actors that run are told.
+        """
         async with self.book.turn(job_id) as turn:
             if turn.record is not None and (change := decide(turn.record)) is not None:
                 await turn.write(change)
@@ -32,5 +40,7 @@ class JobChanges:
             self.gradients.end(record)
         await self.launches.flights.catch_up(job_id)
         await self.gradients.catch_up(job_id)
-        self.launches.cancel(job_id, lease_hashes)
+        told = self.launches.cancel(job_id, lease_hashes)
+        if waits_for_cache:
+            await asyncio.shield(told)
         return record

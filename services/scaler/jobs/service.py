@@ -139,7 +139,7 @@ class JobService:
             longest = f"reached its time limit (NITRO_LONGEST_JOB_S) while {record.job.status}"
             return ended(record, self.spending, now, "error", longest if why is None else why)
 
-        await self.changes.change(job_id, decide)
+        await self.changes.change(job_id, decide, waits_for_cache=False)
 
     async def forsake(self, job_id: str) -> None:
         """End an external job whose client is gone, unless a client holds it."""
@@ -151,7 +151,7 @@ class JobService:
             asked = record.job.status == "stopping"
             return ended(record, self.spending, now, "user" if asked else "client_gone")
 
-        await self.changes.change(job_id, decide)
+        await self.changes.change(job_id, decide, waits_for_cache=False)
 
     async def resume(self, job_id: str, request: ResumeRequest) -> Job:
         """Queue a job again that can go on, with more budget or rounds if asked for.

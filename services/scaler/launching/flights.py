@@ -129,7 +129,7 @@ class Flights(Generic[T, R]):
         wrong then, each of them counts as ended: what never does keeps its money reserved.
         """
         awaited = Awaited(until=until, wanted=lambda: flight.wanted, on_retry=flight.retried)
-        self._begin(self._fly(flight, tasks, num_tasks, awaited))
+        self.begin(self._fly(flight, tasks, num_tasks, awaited))
 
     def close(self, flights: Iterable[Flight[T, R]]) -> None:
         """Let no more tasks into flights; `catch_up` books those that have landed with it."""
@@ -173,10 +173,12 @@ class Flights(Generic[T, R]):
             await asyncio.wait([*self._tasks], timeout=left_s)
         return not self._tasks
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
+    def begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Begin work that `finish` waits for."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._over)
+        return task
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -233,7 +235,7 @@ class Flights(Generic[T, R]):
         await self._try_to_book(flight)
         if flight.refused and not self._trying:
             self._trying = True
-            self._begin(self._try_again())
+            self.begin(self._try_again())
 
     async def _try_to_book(self, flight: Flight[T, R]) -> None:
         flight.booking = True

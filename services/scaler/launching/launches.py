@@ -114,15 +114,13 @@ class Launches:
             flight.wanted = False
         return {hash_of_lease(flight.key[3]) for flight in flights}
 
-    def cancel(self, job_id: str, lease_hashes: Collection[str]) -> None:
-        """Have actors that run end early, soon; those of later leases are wanted.
-
-        Nobody waits for it: the cache may be slow.
-        """
-        if lease_hashes:
-            self._cancelling = asyncio.ensure_future(self._cancel(job_id, lease_hashes))
+    def cancel(self, job_id: str, lease_hashes: Collection[str]) -> asyncio.Task[None]:
+        """Have actors that run end early; those of later leases are wanted."""
+        return self.flights.begin(self._cancel(job_id, lease_hashes))
 
     async def _cancel(self, job_id: str, lease_hashes: Collection[str]) -> None:
+        if not lease_hashes:
+            return
         try:
             await self.cache_thread.run(self.cache.request_cancel, job_id, lease_hashes)
         except CacheError as error:
