@@ -44,8 +44,9 @@ class CheckDesk:
     """Called after a job became claimable."""
 
     _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    """By job: one check at a time, and one more where it was taken up again meanwhile."""
-    _again: set[str] = field(default_factory=set)
+    """By job: one check at a time."""
+    _wanted: set[str] = field(default_factory=set)
+    """Jobs that are to be checked once more than was begun."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     def start(self) -> None:
@@ -55,9 +56,8 @@ class CheckDesk:
 
     def take_up(self, job_id: str) -> None:
         """Check a job soon; harmless to repeat."""
-        if job_id in self._under_way:
-            self._again.add(job_id)
-        else:
+        self._wanted.add(job_id)
+        if job_id not in self._under_way:
             self._under_way[job_id] = asyncio.ensure_future(self._check(job_id))
 
     async def close(self) -> None:
@@ -68,29 +68,21 @@ class CheckDesk:
         await asyncio.gather(*checks, return_exceptions=True)
 
     async def _check(self, job_id: str) -> None:
-        try:
-            await self._check_until_written(job_id)
-        except UnreadableError as error:
-            # Reading it again would not help: the next start takes it up.
-            _LOG.error("job not checked", extra={"job": job_id, "why": str(error)})
-        except Exception:
-            _LOG.exception("job not checked", extra={"job": job_id})
-        del self._under_way[job_id]
-        if job_id in self._again:
-            self._again.discard(job_id)
-            self.take_up(job_id)
-
-    async def _check_until_written(self, job_id: str) -> None:
-        while True:
+        while job_id in self._wanted:
+            self._wanted.discard(job_id)
             try:
                 async with self._turns:
                     await self._decide(job_id)
-                return
-            except UnreadableError:
-                raise
+            except UnreadableError as error:
+                # Reading it again would not help: the next start takes it up.
+                _LOG.error("job not checked", extra={"job": job_id, "why": str(error)})
             except StoreError as error:
                 _LOG.warning("job not checked yet", extra={"job": job_id, "why": str(error)})
+                self._wanted.add(job_id)
                 await asyncio.sleep(_AGAIN_S)
+            except Exception:
+                _LOG.exception("job not checked", extra={"job": job_id})
+        del self._under_way[job_id]
 
     async def _decide(self, job_id: str) -> None:
         record = await self.book.find(job_id)
