@@ -13,7 +13,6 @@ from anyio.to_thread import current_default_thread_limiter
 
 from services.scaler.book.book import Book
 from services.scaler.book.dynamodb import DynamoDbTable
-from services.scaler.book.importing import import_old_file
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import Table
 from services.scaler.capacity.decision import LIVE, CapacityRule, is_held
@@ -415,7 +414,6 @@ class Components:
 
 def _table(settings: Settings) -> Table:
     if settings.store == "sqlite" or settings.table is None:
-        import_old_file(settings.database)
         return SqliteTable(settings.database)
     return DynamoDbTable.connect(settings.table, region=settings.lambda_region)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from services.scaler.book import layout
 from services.scaler.book.book import Book
-from services.scaler.book.importing import import_old_file
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import MAX_ITEMS, StoreError
 
@@ -70,5 +69,4 @@ def _copy_pages(job_id: str, source: Path, target: Path) -> None:
 
 
 def _opened(path: Path) -> Book:
-    import_old_file(path)
     return Book(SqliteTable(path), now=time.time)
