@@ -49,6 +49,14 @@ _PENDULUM = replace(
     hyperparameters={"learning_rate": 1e-3},
     reason="Pendulum, docs/results/first_results.md",
 )
+_PUSHER = StartingJob(
+    hyperparameters={"learning_rate": 1e-3},
+    reason="Pusher, docs/results/first_results.md",
+)
+_SWIMMER = StartingJob(
+    hyperparameters={"observation_normalisation": False},
+    reason="Swimmer, docs/results/first_results.md",
+)
 _ATARI = StartingJob(samples_per_round=1024)
 _SAC_FEWER_STEPS = 5
 """SAC learns from fewer steps, and takes a gradient step for each."""
@@ -59,6 +67,8 @@ _BY_NAME: Mapping[str, StartingJob] = {
     **dict.fromkeys(("Acrobot-", "CartPole-", "MountainCar-"), _DISCRETE),
     "MountainCarContinuous-": _QUICK,
     "Pendulum-": _PENDULUM,
+    "Pusher-": _PUSHER,
+    "Swimmer-": _SWIMMER,
 }
 """By the first letters of the environment's name; all others have the usual one."""
 

@@ -19,7 +19,7 @@ from nitro.sweeps.rows import DONE, Outcome, Row, RowStatus, reached
 from shared.contracts.jobs import FINISHED, Job
 
 _LOOK_S = 0.2
-_BUDGET = "stop.budget_usd"
+_BUDGET = ("stop.budget_usd:", "budget_usd:")
 _AWAY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
 
 Plan = Callable[[list[Row]], list[Row]]

@@ -45,14 +45,16 @@ def test_the_presets_batch_does_not_depend_on_the_number_of_actors() -> None:
         assert actors * said(scaling=scaling).steps_of(actors) == 2048
 
 
-def test_classic_control_begins_from_values_of_its_own_which_the_job_names() -> None:
+def test_some_environments_begin_from_values_of_their_own_which_the_job_names() -> None:
     usual = said(env_id="CartPole-v1")
     assert usual.hyperparameters == {"observation_normalisation": False}
     other = said("hyperparameters.observation_normalisation=true", env_id="CartPole-v1")
     assert other.hyperparameters == {"observation_normalisation": True}
     assert said(env_id="CartPole-v1", preset="paper").hyperparameters == {}
     assert said(env_id="CartPole-v1", algorithm="impala").hyperparameters == {}
-    assert said(env_id="Pendulum-v1").hyperparameters == {"learning_rate": 1e-3}
+    for env_id in ("Pendulum-v1", "Pusher-v5"):
+        assert said(env_id=env_id).hyperparameters == {"learning_rate": 1e-3}
+    assert said(env_id="Swimmer-v5").hyperparameters == {"observation_normalisation": False}
     for env_id in ("Hopper-v5", "MountainCarContinuous-v0", "ALE/Pong-v5"):
         assert said(env_id=env_id).hyperparameters == {}
 
