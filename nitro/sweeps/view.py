@@ -82,7 +82,8 @@ def _cells(row: Row, job: Job | None) -> dict[str, str]:
         "setting": row.setting,
         "seed": str(row.seed),
         "status": job.status if job and row.status == "open" else row.status,
-        "round": f"{rounds}/{row.spec.stop.max_rounds}",
+        # A row that ends by its steps has as many rounds as these take.
+        "round": f"{rounds}/{row.spec.stop.max_rounds}" if row.end_steps is None else f"{rounds}",
         "return": number(latest),
         "USD": f"{spent:.4f}",
         "job": row.job_id or "–",
