@@ -37,9 +37,13 @@ def allow_many_connections() -> None:
 
 
 def keep_exit_code() -> None:
-    """Have signals end the server and nothing else: uvicorn sends itself each one once more."""
+    """Have signals end the server and nothing else: uvicorn sends itself each one once more.
+
+    They stay ignored while the interpreter ends, which takes a second with torch. A handler in
+    Python would not: the interpreter takes it away first.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, signal.SIG_IGN)
 
 
 def settings_text(error: ValidationError) -> str:
