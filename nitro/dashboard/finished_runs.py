@@ -4,7 +4,6 @@ Its store is a temporary database. A run's rounds and bill go into it when they 
 Nobody has the operator's token, so that nothing can be changed.
 """
 
-import asyncio
 import logging
 import secrets
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import uvicorn
+from anyio.from_thread import start_blocking_portal
 from fastapi import FastAPI
 from pydantic import SecretStr
 
@@ -171,8 +171,10 @@ def finished_runs_app(runs_dir: Path) -> Iterator[tuple[FastAPI, str]]:
         book = RunFolderBook(
             Path(place) / "runs.sqlite3", {job.job_id: folder for folder, job in jobs}
         )
-        for folder, job in reversed(jobs):  # the newest one last, as they were submitted
-            asyncio.run(book.create(folder_record(folder, job)))
+        # On a thread of its own: the caller's may have a loop that runs, as a notebook's has.
+        with start_blocking_portal() as portal:
+            for folder, job in reversed(jobs):  # the newest one last, as they were submitted
+                portal.call(book.create, folder_record(folder, job))
         yield create_app(_settings(runs_dir, token), book=book, live=False), token
 
 
