@@ -94,9 +94,11 @@ class RunFolderBook(Book):
             except CommandError as error:
                 raise StoreError(str(error)) from error
             rounds = entries(run)
-            for start in range(0, max(len(rounds), len(run.ledger)), _AT_ONCE):
-                part = slice(start, start + _AT_ONCE)
-                asyncio.run(self.change(job_id, partial(_grown, rounds[part], run.ledger[part])))
+            with start_blocking_portal() as portal:
+                for start in range(0, max(len(rounds), len(run.ledger)), _AT_ONCE):
+                    part = slice(start, start + _AT_ONCE)
+                    grown = partial(_grown, rounds[part], run.ledger[part])
+                    portal.call(self.change, job_id, grown)
             del self._unread[job_id]
 
 
