@@ -163,8 +163,15 @@ class JobRounds:
         """
         collector, lease = opened.collector, self.lease
         collector.episodes()
-        # Without them the round goes on: they are not learned from.
-        while collector.vanished_episodes and not lease.must_leave and opened.may_relaunch():
+        # Without them the round goes on: they are not learned from. Rounds that overlap are never
+        # launched again.
+        one_by_one = self.job.spec.open_rounds == 1
+        while (
+            one_by_one
+            and collector.vanished_episodes
+            and not lease.must_leave
+            and opened.may_relaunch()
+        ):
             self._reopen(collector, (), ("evaluation episodes vanished",))
             collector.episodes()
         if lease.lost or (lease.interrupted and not collector.all_episodes_answered):
@@ -247,7 +254,7 @@ class JobRounds:
                 yield window.arrivals(timeout_s=wait_s)
             else:
                 window.listen(timeout_s=wait_s)
-            if oldest.collector.doomed:
+            if oldest.collector.doomed and self.lease.stop is None:
                 raise environment_failed(oldest.collector)
         oldest.collector.look_again()
 

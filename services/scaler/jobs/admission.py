@@ -120,7 +120,8 @@ class Admission:
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the concurrency limit is not known: {error}"
             ) from error
         least = least_pricing(spec, learner_in(spec, environment), pricing)
-        earlier = await self._threads.run(self._earlier, spec)
+        # Where no policy is named no file is read: a slow bucket keeps no other job waiting.
+        earlier = await self._threads.run(self._earlier, spec) if spec.init_from else None
         refuse_wrong(
             [
                 *_concurrency_errors(spec, limit),
