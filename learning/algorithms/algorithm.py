@@ -37,7 +37,7 @@ class Algorithm(Protocol):
     def add(self, trajectories: Sequence[Trajectory]) -> None:
         """Take in trajectories, in this order.
 
-        What is not enough to learn from waits for more, or for `flush`.
+        Too few to learn from wait for more, or for `flush`.
         """
         ...
 
@@ -133,7 +133,7 @@ def learn_round(algorithm: Algorithm, trajectories: Sequence[Trajectory]) -> Pol
         trajectories: The round's, in whatever order they arrived.
 
     Returns:
-        What the updates come to, see `UpdateTally`.
+        The updates summed up, see `UpdateTally`.
 
     Raises:
         ValueError: The trajectories do not make a round.

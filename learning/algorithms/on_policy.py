@@ -1,4 +1,4 @@
-"""What learns from the newest policy's round alone, once, and keeps nothing of it."""
+"""On-policy learning: from one whole round of the present policy, once."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from shared.trajectory.trajectory import Trajectory
 
 
 class OnPolicy:
-    """That part of an `Algorithm` which takes in a round; one of its own says how to `learn`."""
+    """An `Algorithm` takes in a round by this; its subclass says how to `learn` from it."""
 
     in_order = True
     _round: tuple[Trajectory, ...] = ()

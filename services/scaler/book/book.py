@@ -118,7 +118,7 @@ class Book(Writes):
         Raises:
             StoreError: The table cannot be read, or is another's.
         """
-        self._require_ours()
+        self.require_ours()
         if not self._all_known:
             async with self._lock(layout.JOBS):
                 await self._know_all()
@@ -204,7 +204,7 @@ class Book(Writes):
 
     def check(self) -> None:
         """Raise `StoreError` when the table cannot be read, or another has taken it over."""
-        self._require_ours()
+        self.require_ours()
         self._table.check()
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ class Writes(Pages):
     def _write(
         self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected
     ) -> None:
-        self._require_ours()
+        self.require_ours()
         try:
             self._table.write(puts, deletes, expect=expect)
         except ConflictError as error:
@@ -101,6 +101,7 @@ class Writes(Pages):
             self.on_fenced()
             raise FencedError(str(error)) from error
 
-    def _require_ours(self) -> None:
+    def require_ours(self) -> None:
+        """Raise `FencedError` once another scaler was found to write the same table."""
         if self.fenced:
             raise FencedError("another scaler writes to the same table: this one ends")

@@ -223,6 +223,7 @@ class CapacityReconciler:
                 "provisioned concurrency changes",
                 extra={"from": configured, "to": num, "clipped": clipped, "failed": found.failed},
             )
+            self.book.require_ours()
             await self.function.provision(num)
             self._ready = min(ready, num)
             self._asked = self._ready if found.failed else num

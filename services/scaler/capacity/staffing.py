@@ -56,6 +56,7 @@ class Staffing:
 
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses.
+            FencedError: Another scaler writes the book.
         """
         found = await self.threads.run(self.ecs.found)
         now = self.now()
@@ -68,6 +69,8 @@ class Staffing:
             concurrency=self.concurrency(),
         )
         for arn, why in decided.stop.items():
+            # A job that is not known here may be the other scaler's.
+            self.book.require_ours()
             _LOG.info("task of a learner is stopped", extra={"task": arn, "why": why})
             await self.threads.run(self.ecs.stop, arn, why)
         for job_id, why in decided.given_up.items():

@@ -49,6 +49,22 @@ def test_slow_files_keep_neither_lists_nor_the_control_plane_waiting(
         assert {answer.result().status_code for answer in asked} == {200}
 
 
+def test_slow_files_keep_no_job_waiting_that_begins_from_no_earlier_policy(
+    scaler: Scaler, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = scaler.submit()
+    monkeypatch.setattr(scaler.parts.files, "files", behind(gate, scaler.parts.files.files))
+    with ThreadPoolExecutor(8) as callers:
+        links = f"/v1/jobs/{job.job_id}/artifacts"
+        asked = [callers.submit(scaler.http.get, links) for _ in range(8)]
+        time.sleep(0.2)
+        try:
+            assert scaler.submit(seed=2).status == "queued"
+        finally:
+            gate.set()
+        assert {answer.result().status_code for answer in asked} == {200}
+
+
 def test_a_slow_cache_keeps_the_end_of_a_job_not_waiting(
     scaler: Scaler, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from services.scaler.book.book import Book
 from services.scaler.book.records import Change, JobRecord, LeaseRecord
 from services.scaler.book.sqlite import SqliteTable
+from services.scaler.book.writes import FencedError
 from services.scaler.capacity.decision import LIVE, CapacityRule
 from services.scaler.capacity.ecs_tasks import EcsTasks, LearnerCapacityError
 from services.scaler.capacity.staffing import Staffing
@@ -198,6 +199,23 @@ async def test_where_only_some_may_run_the_others_follow_in_order_and_none_starv
     await simulation.run(until_s=longest_s, deploy_at_s=200.0)
     began = sorted(simulation.ecs.tasks.values(), key=lambda task: task.at)
     assert [task.job_id for task in began] == [f"walker-{index}" for index in range(NUM_JOBS)]
+
+
+async def test_a_scaler_that_another_one_has_followed_ends_none_of_its_learners(
+    tmp_path: Path,
+) -> None:
+    simulation = Simulation(tmp_path, most=50)
+    former, its_staffing = simulation.book, simulation.staffing
+    simulation.deploy()
+    await simulation.submit("walker", 100.0)
+    await simulation.staffing.look(simulation.book.with_status(LIVE), may_run=True)
+    simulation.time += LISTED_AFTER_S
+    simulation.book = former
+    with pytest.raises(FencedError):
+        await simulation.submit("walker", 100.0)
+    with pytest.raises(FencedError):
+        await its_staffing.look(former.with_status(LIVE), may_run=True)
+    assert len(simulation.ecs.alive()) == 1
 
 
 async def test_a_learner_that_is_lost_is_followed_by_another_and_holds_up_no_other_job(
