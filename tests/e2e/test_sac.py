@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nitro.client.client import NitroClient
-from nitro.client.errors import ApiError
+from nitro.errors import CommandError
 from nitro.local.system import LocalSystem
 from shared.contracts.job_spec import JobSpec
 from tests.e2e.runs import (
@@ -87,8 +87,8 @@ def test_pendulum_is_learned(client: NitroClient) -> None:
 
 def test_discrete_actions_are_refused_with_what_suits_them(client: NitroClient) -> None:
     spec = JobSpec.model_validate(PENDULUM | {"env_id": "CartPole-v1"})
-    with pytest.raises(ApiError, match="use ppo, impact or impala"):
-        client.submit(spec)
+    with pytest.raises(CommandError, match="use ppo, impact or impala"):
+        client.admitted(client.submit(spec))
 
 
 def test_a_policy_that_measures_is_refused() -> None:
