@@ -17,6 +17,7 @@ from redis.typing import EncodableT
 
 from shared.cache import arrivals, keys
 from shared.cache.arrivals import Arrival, FailureKind, Mode, claim_field
+from shared.cache.connection import CacheUnreachableError
 from shared.cache.first_wins import LIMIT, FirstWins, StoreOutcome
 
 _NUM_STARTS = "number"
@@ -47,6 +48,18 @@ class TrajectoryCache(FirstWins):
     def fetch_policy(self, job_id: str, policy_version: int) -> bytes | None:
         """Return one version's weights, or None when they are not (or no longer) there."""
         return cast("bytes | None", self._run("GET", keys.policy(job_id, policy_version)))
+
+    def require_policy(self, job_id: str, policy_version: int) -> None:
+        """Make sure that the cache still holds what was published.
+
+        Raises:
+            CacheUnreachableError: It was emptied: all that actors had stored is gone as well.
+        """
+        if not self._run("EXISTS", keys.policy(job_id, policy_version)):
+            raise CacheUnreachableError(
+                f"the trajectory cache lost policy {policy_version} of job {job_id}, and with it "
+                "what actors had stored; a cache that was started again is empty"
+            )
 
     def delete_policy(self, job_id: str, policy_version: int) -> None:
         """Forget one version's weights."""

@@ -150,6 +150,18 @@ class RoundCollector:
         """Take in all that is noted of the round: a token can be lost with a connection."""
         self.take_in(self._cache.answered(self.plan.job_id, self.plan.round))
 
+    def after_silence(self) -> None:
+        """Look again, and make sure that the cache did not lose the round.
+
+        A connection is opened again without a word, so nothing else tells of a cache that was
+        started anew between two looks.
+
+        Raises:
+            CacheUnreachableError: It lost the round: what is awaited was stored, and is gone.
+        """
+        self.look_again()
+        self._cache.require_policy(self.plan.job_id, self.plan.policy_version)
+
     def fresh(self) -> tuple[Trajectory, ...]:
         """Return the trajectories that were not returned here before, in order of their index."""
         indices = sorted(self._trajectories.keys() - self._handed_on)
@@ -272,8 +284,10 @@ class RoundCollector:
                 limit=_MOST,
             )
             more_there = len(arrivals) == _MOST
-            # After a silence, look at all that is noted: a token can be lost with a connection.
-            self.take_in(arrivals or self._cache.answered(self.plan.job_id, self.plan.round))
+            if arrivals:
+                self.take_in(arrivals)
+            else:
+                self.after_silence()
 
     def _num_to_come(self, mode: Mode, num_results: int) -> int:
         taken = self._taken if mode == "sample" else ()

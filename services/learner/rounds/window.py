@@ -185,7 +185,7 @@ class RoundWindow:
         elif time.monotonic() - self._heard_at >= _SILENCE_S:
             self._heard_at = time.monotonic()
             for opened in self._rounds:
-                opened.collector.look_again()
+                opened.collector.after_silence()
 
     def _fresh(self) -> tuple[Trajectory, ...]:
         return tuple(t for opened in self._rounds for t in opened.fresh())

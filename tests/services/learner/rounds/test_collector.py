@@ -13,6 +13,7 @@ from services.learner.rounds.collector import RoundCollector
 from shared.cache import keys
 from shared.cache.arrivals import Arrival, FailureKind, Mode
 from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheUnreachableError
 from shared.contracts.rounds import RoundPlan, TrajectoryCounts
 from tests.services.learner.made_rounds import (
     ENVIRONMENT,
@@ -30,6 +31,7 @@ class Round:
 
     def __init__(self, cache: TrajectoryCache, job_id: str) -> None:
         self.cache, self.job_id = cache, job_id
+        cache.publish_policy(job_id, 0, b"policy")
 
     def plan(self, **changes: Any) -> RoundPlan:
         return plan(self.job_id, **changes)
@@ -178,6 +180,19 @@ def test_what_came_without_a_word_is_found_after_a_silence(
     with redis.Redis.from_url(cache_url) as somebody:
         assert somebody.delete(keys.arrivals(opened.job_id, 0)) == 1
     assert waited(collector).missing == ()
+
+
+def test_a_cache_that_was_started_anew_and_empty_is_noticed_within_a_silence(
+    opened: Round, cache_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.learner.rounds.collector._LONGEST_WAIT_S", 0.01)
+    collector = opened.collector(opened.plan(num_actors=1, deadline_s=5.0))
+    opened.deliver(0)
+    with redis.Redis.from_url(cache_url) as somebody:
+        somebody.delete(*somebody.scan_iter(f"nitro:{{{opened.job_id}}}:*"))
+    with pytest.raises(CacheUnreachableError, match="lost policy 0"):
+        collector.trajectories()
+    assert collector.remaining_s > 0.0
 
 
 def test_it_waits_for_what_comes_later(opened: Round, cache_url: str) -> None:

@@ -12,6 +12,7 @@ from services.learner.rounds.window import RoundWindow
 from shared.cache import keys
 from shared.cache.arrivals import Arrival
 from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheUnreachableError
 from tests.services.learner.made_rounds import STEPS, deliver, plan
 from tests.services.learner.scripted_scaler import job
 
@@ -51,6 +52,7 @@ def _nothing(round_index: int) -> OpenRound:
 def _window(cache: TrajectoryCache, job_id: str, *before: OpenRound) -> RoundWindow:
     window = RoundWindow(cache, job(job_id), must_leave=lambda: False)
     for opened in before:
+        cache.publish_policy(job_id, opened.policy_version, b"policy")
         made = plan(job_id, round_index=opened.round)
         window.open(made.model_copy(update={"policy_version": opened.policy_version}), opened)
     return window
@@ -116,3 +118,7 @@ def test_what_came_without_a_word_is_found_after_a_silence(
     assert window.arrivals(timeout_s=0.0) == ()
     now += 0.2
     assert [t.round for t in window.arrivals(timeout_s=0.0)] == [0, 1]
+    cache.delete_policy(job_id, 1)  # as an emptied cache
+    now += 1.1
+    with pytest.raises(CacheUnreachableError, match="lost policy 1"):
+        window.arrivals(timeout_s=0.0)
