@@ -1,5 +1,6 @@
 """The bill of the job that `nitro train` begins from, item by item: as it was, and as it is."""
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from shared.contracts.learner_kind import LearnerKind
 from shared.deployment.config import NitroConfig
 from shared.deployment.machines import LEARNER_START_S
 from shared.money.costs import CostBasis
+from shared.money.one_server import one_server_round_s
 from shared.money.round_costs import execution_items, held_items, serverless_round_s
 
 _EVALUATIONS, _EPISODES, _EPISODE_STEPS = 20, 10, 700
@@ -27,6 +29,8 @@ class _Billed:
     name: str
     basis: CostBasis
     learner: LearnerKind
+    own_cores: int = 0
+    """Cores of the learner that do what functions would; 0 where functions do it."""
 
 
 def bill_table(env_id: str, durations: Durations) -> Table:
@@ -58,9 +62,15 @@ def _ways(num_actors: int) -> tuple[_Billed, ...]:
         _Billed(name="reused environments", basis=reused, learner="gpu"),
         _Billed(name="and a CPU learner", basis=reused.with_learner("cpu"), learner="cpu"),
         _Billed(
-            name="and the smallest cache: now",
+            name="and the smallest cache",
             basis=kept_by_reuse(today, num_actors).with_learner("cpu"),
             learner="cpu",
+        ),
+        _Billed(
+            name="and the learner's own cores: now",
+            basis=replace(today.with_learner("cpu"), provisioned=0, function_timeout_s=math.inf),
+            learner="cpu",
+            own_cores=int(config.cpu_learner_vcpu),
         ),
     )
 
@@ -84,11 +94,13 @@ def _bill(
     seconds = start_s
     usd[_START] = start_s * billed.basis.learner_usd_per_s
     for kind in rounds(workload, job.num_actors, billed.basis, learner_s=learner_s):
-        round_s = serverless_round_s(kind.measured, billed.basis)
+        if billed.own_cores:
+            round_s = one_server_round_s(kind.measured, billed.basis, billed.own_cores)
+            executions = ()
+        else:
+            round_s = serverless_round_s(kind.measured, billed.basis)
+            executions = execution_items(kind.measured, billed.basis)
         seconds += kind.count * round_s
-        for item in (
-            *held_items(round_s, billed.basis),
-            *execution_items(kind.measured, billed.basis),
-        ):
+        for item in (*held_items(round_s, billed.basis), *executions):
             usd[item.item] += kind.count * item.amount_usd
     return usd, seconds

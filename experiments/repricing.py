@@ -18,6 +18,7 @@ from experiments.durations import Durations
 from experiments.outcome import JobOutcome, RoundOutcome
 from nitro.planning.workload import foretold_round
 from shared.contracts.learner_kind import LearnerKind
+from shared.deployment.config import NitroConfig
 from shared.money.costs import CostBasis
 from shared.money.one_server import BOOT_S, SERVER_CORES, one_server_round_s
 from shared.money.round_costs import (
@@ -102,6 +103,22 @@ def on_best_server(made: Made, regime: Regime, *, updates: int, boot_s: float = 
             seconds = sum(one_server_round_s(each, unhurried, cores) for each in rounds)
             usd.append((boot_s + seconds) * prices.server_usd_per_s(kind))
     return min(usd, default=math.inf)
+
+
+def on_own_cores(made: Made, regime: Regime, *, updates: int, start_s: float) -> float:
+    """Return the dollars of the first rounds where the learner's own cores do all.
+
+    Args:
+        made: The run.
+        regime: Its prices are those of the learner.
+        updates: How many rounds.
+        start_s: Of the learner, which is paid for, too.
+    """
+    unhurried = replace(regime.basis, function_timeout_s=math.inf, provisioned=0, pinged=0)
+    rounds = counted(made, replace(regime, basis=unhurried))[:updates]
+    cores = int(NitroConfig().cpu_learner_vcpu)
+    seconds = sum(one_server_round_s(each, unhurried, cores) for each in rounds)
+    return start_s * unhurried.learner_usd_per_s + seconds * unhurried.usd_per_s
 
 
 def counted(made: Made, regime: Regime) -> list[MeasuredRound]:

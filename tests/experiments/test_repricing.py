@@ -12,6 +12,7 @@ from experiments.repricing import (
     Regime,
     censored_median,
     on_best_server,
+    on_own_cores,
     regrets,
     reprice,
     updates_to,
@@ -138,6 +139,13 @@ def test_the_best_server_boots_and_shares_its_cores() -> None:
     seconds = 60.0 + 0.012 + 0.356 + learner_s(4)
     usd_per_s = min(map(BASIS.prices.server_usd_per_s, BASIS.prices.server_usd_per_hour))
     assert on_best_server(a_run(), REGIME, updates=1) == pytest.approx(seconds * usd_per_s)
+
+
+def test_own_cores_share_the_actors_and_pay_no_function() -> None:
+    # Four actors of 0.356 s on two cores.
+    seconds = 0.012 + 2 * 0.356 + learner_s(4)
+    usd = 10.0 * 0.02 + seconds * (0.02 + 0.002 + 0.001)
+    assert on_own_cores(a_run(), REGIME, updates=1, start_s=10.0) == pytest.approx(usd)
 
 
 def test_the_start_of_the_machine_is_waited_and_paid_for() -> None:

@@ -23,6 +23,7 @@ from experiments.repricing import (
     Regime,
     censored_median,
     on_best_server,
+    on_own_cores,
     regrets,
     reprice,
 )
@@ -175,6 +176,7 @@ def _table(done: Outcomes, env_id: str, on_cpu: Regime, usd: Spending) -> Table:
         reached = sum(updates_needed(run, env_id) is not None for run in made)
         taken = [[_steps_to(run, env_id) for run in made], seconds[name]]
         taken += [of[name] for of in usd.values()]
+        taken.append([_on_own(run, env_id, name, on_cpu) for run in made])
         taken.append([_on_server(run, env_id, name, on_cpu) for run in made])
         medians = (str(censored_median(values)) for values in taken)
         rows.append((name, f"{reached} of {len(made)}", *medians))
@@ -186,6 +188,7 @@ def _table(done: Outcomes, env_id: str, on_cpu: Regime, usd: Spending) -> Table:
             "steps",
             f"seconds, {on_cpu.name}",
             *(f"USD, {name}" for name in usd),
+            "USD, the CPU learner's own cores",
             "USD, one server",
         ),
         rows=tuple(rows),
@@ -201,8 +204,9 @@ def _started_table(
     rows: list[tuple[Value, ...]] = []
     for name in conditions(done, env_id):
         made = runs(done, name, env_id)
+        own = [_on_own(run, env_id, name, replace(on_cpu, start_s=0.0)) for run in made]
         booted = [_on_server(run, env_id, name, on_cpu, boot_s=0.0) for run in made]
-        spent = (*(of[name] for of in (*usd, warm)), booted)
+        spent = (*(of[name] for of in (*usd, warm)), own, booted)
         rows.append((name, *(str(censored_median(values)) for values in spent)))
     return Table(
         title=f"{env_id}: USD with a CPU learner, and what starting takes of it",
@@ -211,6 +215,7 @@ def _started_table(
             "all",
             "the learner is up",
             "and environments are warm",
+            "own cores of a learner that is up",
             "one server that is up",
         ),
         rows=tuple(rows),
@@ -220,6 +225,14 @@ def _started_table(
 def _steps_to(run: JobOutcome, env_id: str) -> float:
     updates = updates_needed(run, env_id)
     return math.inf if updates is None else sum(r.env_steps for r in run.rounds[:updates])
+
+
+def _on_own(run: JobOutcome, env_id: str, condition: str, regime: Regime) -> float:
+    updates = updates_needed(run, env_id)
+    if updates is None:
+        return math.inf
+    made = _made(run, env_id, condition)
+    return on_own_cores(made, regime, updates=updates, start_s=regime.start_s)
 
 
 def _on_server(
