@@ -81,12 +81,13 @@ def test_a_claim_waits_for_six_runs_of_what_it_compares() -> None:
 def test_what_starting_takes_of_a_bill_is_told_apart() -> None:
     (table,) = (t for t in load("dollars").find(FULL, made()).tables if "what starting" in t.title)
     row = next(row for row in table.rows if row[0] == "fixed 8")
-    everything, up, warm, server = (float(str(value)) for value in row[1:])
+    everything, up, warm, own, server = (float(str(value)) for value in row[1:])
     learner = regimes()[2]
     start_usd = learner.start_s * learner.basis.learner_usd_per_s
     assert everything - up == pytest.approx(start_usd, rel=0.02)
     # The first round's environments start for two seconds each; the rounds wait as long.
     assert up - warm > 8 * 2 * 1769 / 1024 * 1.33334e-5
+    assert 0 < own < warm
     assert 0 < server < warm
 
 
