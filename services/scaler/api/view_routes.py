@@ -4,8 +4,9 @@ Those that are plain functions read the book on one of a few threads: a thousand
 to lay out than the loop may be kept from others.
 """
 
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
@@ -22,6 +23,7 @@ from services.scaler.wiring import Components
 from shared.contracts.billing import JobCost
 from shared.contracts.job_spec import Tag
 from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.message import Message
 from shared.contracts.rounds import RoundPage
 from shared.contracts.views.actors import ActorLanes
 from shared.contracts.views.curves import Curves
@@ -33,6 +35,7 @@ from shared.contracts.views.system import Session, SystemView
 _UNCHANGED: dict[int | str, dict[str, object]] = {
     304: {"description": "Unchanged since the answer with the tag in `If-None-Match`"}
 }
+_Handler = TypeVar("_Handler", bound=Callable[..., object])
 After = Annotated[
     int | None, Query(ge=-1, lt=2**31, description="The last round that is known; default: none.")
 ]
@@ -47,13 +50,16 @@ def add_view_routes(routes: APIRouter, parts: Components) -> None:
     _add_file_routes(routes, parts)
 
 
+def _read(
+    routes: APIRouter, path: str, model: type[Message], *errors: int, tag: str = "jobs"
+) -> Callable[[_Handler], _Handler]:
+    """Return what makes a function the route of an address that answers with such a message."""
+    responses = {**_UNCHANGED, **problems(*errors)}
+    return routes.get(path, response_model=model, responses=responses, tags=[tag])
+
+
 def _add_system_routes(routes: APIRouter, parts: Components) -> None:
-    @routes.get(
-        "/v1/session",
-        response_model=Session,
-        responses={**_UNCHANGED, **problems()},
-        tags=["operator"],
-    )
+    @_read(routes, "/v1/session", Session, tag="operator")
     async def show_session(request: Request) -> Response:
         """Show whom the token belongs to, and what it allows."""
         session = Session(
@@ -64,24 +70,14 @@ def _add_system_routes(routes: APIRouter, parts: Components) -> None:
         )
         return tagged(request, session)
 
-    @routes.get(
-        "/v1/system",
-        response_model=SystemView,
-        responses={**_UNCHANGED, **problems()},
-        tags=["operator"],
-    )
+    @_read(routes, "/v1/system", SystemView, tag="operator")
     async def show_system(request: Request) -> Response:
         """Show how busy the system is and what it is made of."""
         return tagged(request, await parts.system.view(request.state.role))
 
 
 def _add_job_routes(routes: APIRouter, parts: Components) -> None:
-    @routes.get(
-        "/v1/jobs",
-        response_model=JobList,
-        responses={**_UNCHANGED, **problems()},
-        tags=["jobs"],
-    )
+    @_read(routes, "/v1/jobs", JobList)
     def list_jobs(
         request: Request,
         status: JobStatus | None = None,
@@ -104,24 +100,14 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
         query = JobQuery(status=status, tag=tag, text=q, sort=sort, limit=limit, cursor=cursor)
         return tagged(request, parts.listing.page(query))
 
-    @routes.get(
-        "/v1/jobs/{job_id}",
-        response_model=Job,
-        responses={**_UNCHANGED, **problems(404)},
-        tags=["jobs"],
-    )
+    @_read(routes, "/v1/jobs/{job_id}", Job, 404)
     def show_job(request: Request, job_id: JobPath) -> Response:
         """Show one job."""
         return tagged(request, parts.shown(found(parts.book.job(job_id), "job", job_id).job))
 
 
 def _add_round_routes(routes: APIRouter, parts: Components) -> None:
-    @routes.get(
-        "/v1/jobs/{job_id}/rounds",
-        response_model=RoundPage,
-        responses={**_UNCHANGED, **problems(404)},
-        tags=["jobs"],
-    )
+    @_read(routes, "/v1/jobs/{job_id}/rounds", RoundPage, 404)
     def list_rounds(
         request: Request,
         job_id: JobPath,
@@ -133,12 +119,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         first = max(cursor or 0, 0 if after is None else after + 1)
         return tagged(request, parts.finishing.rounds(job_id, first=first, limit=limit))
 
-    @routes.get(
-        "/v1/jobs/{job_id}/curves",
-        response_model=Curves,
-        responses={**_UNCHANGED, **problems(404)},
-        tags=["jobs"],
-    )
+    @_read(routes, "/v1/jobs/{job_id}/curves", Curves, 404)
     def show_curves(
         request: Request,
         job_id: JobPath,
@@ -150,12 +131,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         known = -1 if after is None else after
         return tagged(request, parts.stretches.of(record, after=known, limit=limit))
 
-    @routes.get(
-        "/v1/jobs/{job_id}/cost",
-        response_model=JobCost,
-        responses={**_UNCHANGED, **problems(404)},
-        tags=["jobs"],
-    )
+    @_read(routes, "/v1/jobs/{job_id}/cost", JobCost, 404)
     def show_cost(
         request: Request,
         job_id: JobPath,
@@ -167,12 +143,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
 
 
 def _add_happening_routes(routes: APIRouter, parts: Components) -> None:
-    @routes.get(
-        "/v1/jobs/{job_id}/events",
-        response_model=EventPage,
-        responses={**_UNCHANGED, **problems(404)},
-        tags=["jobs"],
-    )
+    @_read(routes, "/v1/jobs/{job_id}/events", EventPage, 404)
     def list_events(
         request: Request,
         job_id: JobPath,
@@ -185,12 +156,7 @@ def _add_happening_routes(routes: APIRouter, parts: Components) -> None:
         record = found(parts.book.job(job_id), "job", job_id)
         return tagged(request, event_page(parts.book, record, after=after, limit=limit))
 
-    @routes.get(
-        "/v1/jobs/{job_id}/actors",
-        response_model=ActorLanes,
-        responses={**_UNCHANGED, **problems(404)},
-        tags=["jobs"],
-    )
+    @_read(routes, "/v1/jobs/{job_id}/actors", ActorLanes, 404)
     def list_actors(
         request: Request,
         job_id: JobPath,
@@ -204,12 +170,7 @@ def _add_happening_routes(routes: APIRouter, parts: Components) -> None:
 
 
 def _add_file_routes(routes: APIRouter, parts: Components) -> None:
-    @routes.get(
-        "/v1/jobs/{job_id}/artifacts",
-        response_model=ArtifactLinks,
-        responses={**_UNCHANGED, **problems(404)},
-        tags=["jobs"],
-    )
+    @_read(routes, "/v1/jobs/{job_id}/artifacts", ArtifactLinks, 404)
     async def list_artifacts(
         request: Request,
         job_id: JobPath,
@@ -241,12 +202,7 @@ def _add_file_routes(routes: APIRouter, parts: Components) -> None:
         except OSError as error:  # dropped, or replaced by a newer checkpoint, since it was found
             raise ApiError(HTTPStatus.NOT_FOUND, f"there is no file {name!r}") from error
 
-    @routes.get(
-        "/v1/jobs/{job_id}/logs",
-        response_model=LogPage,
-        responses={**_UNCHANGED, **problems(404, 502)},
-        tags=["jobs"],
-    )
+    @_read(routes, "/v1/jobs/{job_id}/logs", LogPage, 404, 502)
     async def list_log_lines(
         request: Request,
         job_id: JobPath,
