@@ -46,6 +46,13 @@ class Pages:
         texts = itertools.islice(layout.rounds_of(items), limit)
         return list(_all_parsed(RoundEntry, texts, job_id))
 
+    def newest_rounds(self, job_id: str, number: int) -> list[RoundEntry]:
+        """Return the newest rounds in order."""
+        last = self.last_round(job_id)
+        if last is None or number == 1:
+            return [] if last is None else [last]
+        return self.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
+
     def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
         """Return the newest ratios measured before a round, oldest of them first."""
         # One more than wanted: the round itself may be among them, planned for another learner.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from services.scaler.book.book import Book
-from services.scaler.book.records import Change, IdempotencyEntry, JobRecord, RoundEntry
+from services.scaler.book.records import Change, IdempotencyEntry, JobRecord
 from services.scaler.capacity.decision import is_held
 from services.scaler.jobs.admission import Admission, admitted, least_learner
 from services.scaler.jobs.changes import JobChanges
@@ -161,10 +161,10 @@ class JobService:
         Raises:
             ApiError: There is no such job, it is in another state, or it could not go on.
         """
-        environment = await self._environment_now(job_id)
+        environment, kept = await self._found_now((await self._record(job_id)).job)
         async with self.book.turn(job_id) as turn:
             record = found(turn.record, "job", job_id)
-            change = await self._resumed(record, request, environment)
+            change = await self._resumed(record, request, environment, kept=kept)
             if change is not None:
                 record = await turn.write(change)
         _LOG.info("job resumed", extra={"job": job_id})
@@ -172,7 +172,12 @@ class JobService:
         return record.job
 
     async def _resumed(
-        self, record: JobRecord, request: ResumeRequest, environment: EnvironmentSpec | None
+        self,
+        record: JobRecord,
+        request: ResumeRequest,
+        environment: EnvironmentSpec | None,
+        *,
+        kept: bool,
     ) -> Change | None:
         """Return the change that lets a job go on; None where it does as it is."""
         job, job_id = record.job, record.job.job_id
@@ -188,9 +193,8 @@ class JobService:
             require_same_spaces(job.environment, environment or job.environment)
             for error in self.admission.room_errors(spec, job.environment):
                 raise conflict(f"job {job_id} does not fit now: {error.message}")
-        kept = bool(await self.threads.run(self.files.names, job_id, CHECKPOINTS))
         require_checkpoint(job, kept=kept, from_scratch=request.from_scratch)
-        newest = await self._newest_rounds(job_id, spec.open_rounds)
+        newest = await self.book.look(self.book.newest_rounds, job_id, spec.open_rounds)
         return resumed(record, spec, newest, self.now(), request)
 
     async def delete(self, job_id: str) -> None:
@@ -207,7 +211,8 @@ class JobService:
             return None if record.deleting else Change(record=marked)
 
         record = await self._changed(job_id, claim)
-        entries = await self._newest_rounds(job_id, record.job.spec.open_rounds + 1)
+        number = record.job.spec.open_rounds + 1
+        entries = await self.book.look(self.book.newest_rounds, job_id, number)
         versions = {entry.last.plan.policy_version for entry in entries} or {0}
         try:
             await self.cache_thread.run(
@@ -238,15 +243,18 @@ class JobService:
             return job
         return admitted(job, await admission.admit(spec, pricing), admission.cache_node)
 
-    async def _environment_now(self, job_id: str) -> EnvironmentSpec | None:
-        """Return what an actor says of a job's environment now, if the job may go on in it.
+    async def _found_now(self, job: Job) -> tuple[EnvironmentSpec | None, bool]:
+        """Return what an actor says of a job's environment now, and whether a checkpoint is kept.
 
-        It is asked before the job is changed: nobody else may change it meanwhile.
+        Both are asked for before the job is changed: nobody else may change it meanwhile. One that
+        goes on by itself needs neither.
         """
-        job = (await self._record(job_id)).job
-        if job.environment is None or not job.can_go_on or job.learner == "external":
-            return None
-        return await self.admission.described(job.spec)
+        if not job.can_go_on or job.learner == "external":
+            return None, True
+        kept = bool(await self.threads.run(self.files.names, job.job_id, CHECKPOINTS))
+        if job.environment is None:
+            return None, kept
+        return await self.admission.described(job.spec), kept
 
     def _go_on(self, job: Job) -> None:
         """Tell whoever takes a job from here."""
@@ -254,14 +262,6 @@ class JobService:
             self.on_checking(job.job_id)
         else:
             self.on_queued()
-
-    async def _newest_rounds(self, job_id: str, number: int) -> list[RoundEntry]:
-        """Return the newest rounds, in order."""
-        last = await self.book.look(self.book.last_round, job_id)
-        if last is None or number == 1:
-            return [] if last is None else [last]
-        first = max(0, last.round + 1 - number)
-        return await self.book.look(self.book.rounds, job_id, first=first, limit=number)
 
     async def _job_of_key(self, key: str | None, digest: str) -> Job | None:
         entry = None if key is None else await self.book.look(self.book.idempotency, key)

@@ -65,6 +65,26 @@ def test_slow_files_keep_no_job_waiting_that_begins_from_no_earlier_policy(
         assert {answer.result().status_code for answer in asked} == {200}
 
 
+def test_slow_files_keep_a_resume_waiting_and_not_the_jobs_changes(
+    scaler: Scaler, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = scaler.submit().job_id
+    scaler.http.post(f"/v1/jobs/{job_id}/stop")
+    monkeypatch.setattr(scaler.parts.files, "names", behind(gate, scaler.parts.files.names))
+    with ThreadPoolExecutor(1) as caller:
+        resumed = caller.submit(scaler.http.post, f"/v1/jobs/{job_id}/resume")
+        time.sleep(0.2)
+        try:
+            noted = scaler.http.put(
+                f"/v1/jobs/{job_id}/note", json={"note": "soon"}, timeout=_WITHIN_S
+            )
+            assert noted.status_code == 200
+        finally:
+            gate.set()
+        assert resumed.result().json()["status"] == "queued"
+    assert scaler.job(job_id).spec.note == "soon"
+
+
 def test_a_slow_cache_keeps_the_end_of_a_job_not_waiting(
     scaler: Scaler, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
