@@ -377,7 +377,7 @@ class Components:
     async def close(self) -> None:
         """Wait for what is in flight, then let go of everything."""
         await self.checks.close()
-        self.lost.close()
+        await self.lost.close()
         wait_s = 0.0 if self.book.fenced else self.settings.shutdown_wait_s
         ended = all(
             await asyncio.gather(

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from services.scaler.book.book import Book
 from services.scaler.book.reading import UnreadableError, left_aside
@@ -50,15 +50,13 @@ class LostLaunches:
     now: Callable[[], float]
     function_timeout_s: float
     monotonic_s: Callable[[], float] = time.monotonic
-    _watched: dict[AttemptKey, PlannedAttempt] = field(default_factory=dict)
-    _watching: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         # What is launched from here on is ours.
-        self._began = self.monotonic_s()
-        self._began_at = self.now()
+        self._began, self._began_at = self.monotonic_s(), self.now()
         self._earlier_ended = False
-        self._tells = True
+        self._watched: dict[AttemptKey, PlannedAttempt] = {}
+        self._watching: asyncio.Task[None] | None = None
 
     async def watch_open_rounds(self) -> None:
         """Watch every round that an earlier process has left open."""
@@ -75,23 +73,22 @@ class LostLaunches:
         if self._watching is None:
             self._watching = asyncio.ensure_future(self._watch())
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Watch no more."""
         if self._watching is not None:
             self._watching.cancel()
+            await asyncio.wait([self._watching])
 
     def shown(self, job: Job) -> Job:
         """Return a job with what it waits for, if it waits for launches of an earlier process."""
-        if self._earlier_ended:
-            return job
-        earlier = [
-            planned
+        deadlines = [
+            planned.planned_at + planned.plan.deadline_s
             for key, planned in [*self._watched.items()]
             if key[0] == job.job_id and planned.planned_at < self._began_at
         ]
-        if not earlier:
+        if self._earlier_ended or not deadlines:
             return job
-        until = max(map(self._until, earlier))
+        until = min(max(deadlines), self._began_at + self._longest_s)
         reason = (
             "actors launched before the scaler was restarted; those that bring nothing are then "
             "launched again"
@@ -99,19 +96,8 @@ class LostLaunches:
         return job.model_copy(update={"waits_for": Wait(reason=reason, until=until)})
 
     def _open_rounds(self, record: JobRecord) -> Iterable[PlannedAttempt]:
-        store, job_id = self.book, record.job.job_id
-        last = store.last_round(job_id)
-        if last is None:
-            return []
-        number = record.job.spec.open_rounds
-        first = max(0, last.round + 1 - number)
-        entries = store.rounds(job_id, first=first, limit=number)
-        return [entry.last for entry in entries if entry.result is None and not entry.abandoned]
-
-    def _until(self, planned: PlannedAttempt) -> float:
-        """Return when the launch is given up at the latest, in Unix seconds."""
-        deadline_at = planned.planned_at + planned.plan.deadline_s
-        return deadline_at if self._tells else min(deadline_at, self._began_at + self._longest_s)
+        newest = self.book.newest_rounds(record.job.job_id, record.job.spec.open_rounds)
+        return [entry.last for entry in newest if entry.result is None and not entry.abandoned]
 
     @property
     def _longest_s(self) -> float:
@@ -119,33 +105,24 @@ class LostLaunches:
 
     async def _watch(self) -> None:
         """Look again and again until nothing is watched; while looks fail, ever more rarely."""
-        told: set[AttemptKey] = set()
         pause_s = _LOOK_S
         while self._watched:
             try:
-                await self._look(told)
+                if await self._earlier_launches_ended():
+                    for planned in [*self._watched.values()]:
+                        await self._look(planned)
                 pause_s = _LOOK_S
             except Exception as error:
                 # Whatever went wrong: without this task learners wait to their deadlines.
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-                expected = isinstance(error, LambdaApiError | CacheError | StoreError)
                 _LOG.warning(
                     "lost launches not found out yet",
                     extra={"why": str(error), "again_in_s": pause_s},
-                    exc_info=None if expected else error,
+                    exc_info=None if isinstance(error, LambdaApiError) else error,
                 )
             if self._watched:
                 await asyncio.sleep(pause_s)
         self._watching = None
-
-    async def _look(self, told: set[AttemptKey]) -> None:
-        ended = await self._earlier_launches_ended()
-        for planned in [*self._watched.values()]:
-            if not ended and planned.key not in told:
-                told.add(planned.key)
-                self._tell(planned)
-            if ended and await self._settled(planned):
-                self._watched.pop(planned.key, None)
 
     async def _earlier_launches_ended(self) -> bool:
         """Whether nothing runs any more that was launched before this process began.
@@ -153,28 +130,27 @@ class LostLaunches:
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
-        if self._earlier_ended:
-            return True
-        age_s = self.monotonic_s() - self._began
-        oldest_s = await self.oldest_invocation_s() if self._tells else None
-        self._tells = oldest_s is not None
-        self._earlier_ended = age_s > self._longest_s if oldest_s is None else oldest_s < age_s
+        if not self._earlier_ended:
+            age_s = self.monotonic_s() - self._began
+            oldest_s = await self.oldest_invocation_s()
+            ended = age_s > self._longest_s if oldest_s is None else oldest_s < age_s
+            self._earlier_ended = ended
         return self._earlier_ended
 
-    async def _settled(self, planned: PlannedAttempt) -> bool:
-        """Announce a launch that has ended; return whether there is nothing more to do about it."""
+    async def _look(self, planned: PlannedAttempt) -> None:
+        """Announce a launch and watch it no more, if nothing of its round flies from here."""
         plan = planned.plan
         if self.launches.flying(plan.job_id, plan.round):
-            return False
+            return
         try:
             entry = await self.book.look(self.book.round, plan.job_id, plan.round)
-            if entry is None or entry.result is not None or entry.last.key != planned.key:
-                return True
-            await self.cache_thread.run(self._announce, planned)
+            if entry is not None and entry.result is None and entry.last.key == planned.key:
+                await self.cache_thread.run(self._announce, planned)
         except (CacheError, StoreError) as error:
+            # It stays watched, and keeps no other job waiting.
             _LOG.debug("lost launch not announced yet", extra={"why": str(error)})
-            return False
-        return True
+        else:
+            self._watched.pop(planned.key, None)
 
     def _announce(self, planned: PlannedAttempt) -> None:
         """Announce the actors of a plan that have neither brought a result nor failed.
@@ -205,21 +181,7 @@ class LostLaunches:
                 kind="vanished",
             )
         if vanished:
-            extra = {**_identity(planned), "actors": len(vanished)}
-            _LOG.warning("actors vanished: the learner has them launched again", extra=extra)
-
-    def _tell(self, planned: PlannedAttempt) -> None:
-        if planned.planned_at >= self._began_at:
-            return
-        _LOG.warning(
-            "actors of an earlier process may still run: waiting for them",
-            extra={
-                **_identity(planned),
-                "at_most_s": round(max(0.0, self._until(planned) - self.now()), 1),
-            },
-        )
-
-
-def _identity(planned: PlannedAttempt) -> dict[str, object]:
-    plan = planned.plan
-    return {"job": plan.job_id, "round": plan.round, "attempt": plan.attempt}
+            _LOG.warning(
+                "actors vanished: the learner has them launched again",
+                extra={"job": plan.job_id, "round": plan.round, "actors": len(vanished)},
+            )

@@ -210,7 +210,7 @@ async def test_an_api_that_refuses_is_asked_ever_more_rarely(
         patched.setattr(asyncio, "sleep", pause)
         lost.watch(planned(0, 0))
         await enough.wait()
-        lost.close()
+        await lost.close()
     assert pauses[:7] == [0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0]
     lost.book.close()
 
