@@ -14,11 +14,11 @@ from shared.contracts.views.curves import Column, Curves, Ending
 
 Value = float | int | None
 COLUMNS = (
-    "round", "planned_at", "attempts", "actors", "requested", "evaluations", "ratio", "score",
+    "round", "planned_at", "attempts", "actors", "own", "requested", "evaluations", "ratio", "score",
     "env_steps", "train_return", "train_episodes", "dropped_episodes", "begun_anew",
     "eval_return", "eval_min", "eval_max", "eval_episodes",
     *RoundTiming.model_fields, *TrajectoryCounts.model_fields,
-    "retried", "actors_lost", "throttled", "cold_starts", "launch_s", "spent_usd",
+    "own_busy_s", "retried", "actors_lost", "throttled", "cold_starts", "launch_s", "spent_usd",
 )  # fmt: skip
 """Columns that are always sent, empty before the first round."""
 SoFar = Callable[[AttemptKey], LaunchCounts | None]
@@ -86,6 +86,7 @@ def _row(entry: RoundEntry, so_far: SoFar) -> dict[str, Value]:
         "planned_at": entry.attempts[0].planned_at,
         "attempts": len(entry.attempts),
         "actors": plan.num_actors,
+        "own": plan.own,
         "requested": plan.requested,
         "evaluations": plan.num_evaluations,
         "ratio": plan.ratio,
@@ -98,6 +99,7 @@ def _row(entry: RoundEntry, so_far: SoFar) -> dict[str, Value]:
         **_evaluation(None if result is None else result.evaluation),
         **timing,
         **trajectories,
+        "own_busy_s": None if result is None or result.own is None else result.own.busy_s,
         "retried": trouble.retried if launches else None,
         "actors_lost": trouble.lost if launches else None,
         "throttled": sum(one.throttled for one in launches) if launches else None,

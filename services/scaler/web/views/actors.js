@@ -52,6 +52,9 @@ export function Actors({ job, rounds, live }) {
   const { data, error } = usePoll(`v1/jobs/${job.job_id}/actors${query}`, live ? 3000 : 0);
   const last = rounds?.columns.round.at(-1) ?? 0;
   const round = chosen ?? data?.round ?? last;
+  const of = (name) => rounds?.columns[name]?.[rounds.columns.round.indexOf(round)];
+  const own = of("own") || 0;
+  const busy = of("own_busy_s");
   const go = (to) => choose(Math.max(0, Math.min(last, to)));
   const actors = data?.actors || [];
   const whole = Math.max(
@@ -67,7 +70,8 @@ export function Actors({ job, rounds, live }) {
       <button onClick=${() => choose(null)} disabled=${chosen === null}>Newest</button>
       <span class="legend">${PARTS.map(([, name, colour]) => html`<span><i style=${{ background: `var(${colour})` }}></i>${name}</span>`)}</span></div>
     <${Waiting} data=${data} error=${error} />
-    ${data && !actors.length && html`<p class="note">The times of this round's actors are not kept${data.rounds_kept ? html`: rounds ${data.rounds_kept[0]} to ${data.rounds_kept[1]} are` : " any more: the scaler keeps those of the newest rounds, while it runs"}.</p>`}
+    ${own > 0 && html`<p class="note">${count(own)} of ${count(of("actors"))} actors ran on the learner's own cores${busy !== null && ` and kept them busy for ${seconds(busy)}`}.</p>`}
+    ${data && !actors.length && own < of("actors") && html`<p class="note">The times of this round's actors are not kept${data.rounds_kept ? html`: rounds ${data.rounds_kept[0]} to ${data.rounds_kept[1]} are` : " any more: the scaler keeps those of the newest rounds, while it runs"}.</p>`}
     ${
       actors.length > 0 &&
       html`<dl class="tiles">

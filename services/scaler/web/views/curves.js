@@ -58,6 +58,9 @@ function charts(job, rounds, at, smoothing) {
       lines: [
         { label: "asked for", values: columns.requested, step: true, faint: true, colour: "--c4" },
         { label: "launched", values: columns.actors, step: true },
+        ...(columns.own?.some((own) => own)
+          ? [{ label: "on own cores", values: columns.own, step: true, fill: "22", colour: "--c3" }]
+          : []),
       ],
     },
     {

@@ -3,7 +3,7 @@
 import math
 
 from services.scaler.views.curves import COLUMNS
-from shared.contracts.rounds import EvaluationResult
+from shared.contracts.rounds import EvaluationResult, OwnWork
 from shared.contracts.views.curves import Curves
 from tests.services.scaler.running import Scaler, curvature, result
 
@@ -21,6 +21,7 @@ def test_columns_say_what_the_rounds_say_and_sum_to_the_bill(scaler: Scaler) -> 
     lease = scaler.begin(**SMALL, stop={"max_rounds": 3})
     job_id = lease.job.job_id
     assert shown(scaler, job_id).columns == dict.fromkeys(COLUMNS, ())
+    own = OwnWork(rollouts=2, episodes=0, lost=0, busy_s=1.5, elapsed_s=1.0)
     scaler.played(lease, 0)
     for index in (1, 2, 3):
         scaler.played(
@@ -33,6 +34,7 @@ def test_columns_say_what_the_rounds_say_and_sum_to_the_bill(scaler: Scaler) -> 
                 evaluation=EVALUATION if index == 1 else None,
                 stats={"loss": 0.5 * index},
                 begun_anew=index,
+                own=own if index == 2 else None,
             ),
         )
     curves = shown(scaler, job_id)
@@ -47,6 +49,8 @@ def test_columns_say_what_the_rounds_say_and_sum_to_the_bill(scaler: Scaler) -> 
     assert curves.columns["update_s"] == (0.3,) * 3
     assert curves.columns["lost"] == (0, 0, 0)
     assert curves.columns["begun_anew"] == (1, 2, 3)
+    assert curves.columns["own"] == (0, 0, 0)
+    assert curves.columns["own_busy_s"] == (None, 1.5, None)
     assert curves.stats == {"loss": (0.5, 1.0, 1.5)}
     assert (curves.num_rounds, curves.next_after, curves.more) == (3, 2, False)
     ending = curves.ending

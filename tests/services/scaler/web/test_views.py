@@ -56,7 +56,8 @@ def live(
     }
     specs = [tiny(**asked, seed=seed, name=f"boosting score, seed {seed}") for seed in (1, 2)]
     fixed = {"policy": "fixed", "num_actors": 6}
-    specs.append(tiny(**asked, seed=1, name="six actors", scaling=fixed))
+    here = {**asked, "actors": {"min": 2, "max": 12, "own": 1}}
+    specs.append(tiny(**here, seed=1, name="six actors", scaling=fixed))
     ids = [client.submit(spec).job_id for spec in specs]
     for job_id in ids:
         wait_finished(client, job_id)
@@ -318,6 +319,22 @@ def test_a_note_is_written_and_the_processes_are_shown(
     rows = page.get_by_role("region", name="Processes").locator("tbody tr")
     for program in ("services.scaler.app", "services.learner.app", "services.emulator.app"):
         expect(rows.filter(has_text=program)).to_contain_text("MB")
+
+
+def test_actors_on_own_cores_are_told_apart(
+    page: Page, live: tuple[LocalSystem, list[str]]
+) -> None:
+    system, ids = live
+    page.goto(page_link(system.api_url, system.token))
+    visit(page, f"/jobs/{ids[3]}/actors", ".note")
+    told = page.get_by_text("actors ran on the learner's own cores")
+    expect(told).to_contain_text("6 of 6 actors")
+    expect(told).to_contain_text("kept them busy for")
+    expect(page.get_by_text("are not kept")).to_have_count(0)
+    visit(page, f"/jobs/{ids[3]}/curves", "canvas")
+    expect(page.locator(".u-legend", has_text="on own cores")).to_be_visible()
+    visit(page, f"/jobs/{ids[1]}/curves", "canvas")
+    expect(page.locator(".u-legend", has_text="on own cores")).to_have_count(0)
 
 
 def test_over_folders_alone_the_system_says_that_none_is_there(page: Page, runs: Runs) -> None:
