@@ -29,6 +29,7 @@ NAMES = (
     "decision",
     "many_actors",
     "overhead",
+    "places",
     "dashboard",
 )
 """Modules of `benchmarks.claims`, in the order they are run."""
