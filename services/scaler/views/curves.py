@@ -15,7 +15,8 @@ from shared.contracts.views.curves import Column, Curves, Ending
 Value = float | int | None
 COLUMNS = (
     "round", "planned_at", "attempts", "actors", "own", "requested", "evaluations",
-    "ratio", "score", "env_steps", "train_return", "train_episodes", "dropped_episodes", "begun_anew",
+    "ratio", "score", "env_steps",
+    "train_return", "train_episodes", "dropped_episodes", "begun_anew",
     "eval_return", "eval_min", "eval_max", "eval_episodes",
     *RoundTiming.model_fields, *TrajectoryCounts.model_fields,
     "own_busy_s", "retried", "actors_lost", "throttled", "cold_starts", "launch_s", "spent_usd",
