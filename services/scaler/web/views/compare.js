@@ -1,4 +1,4 @@
-// Up to eight runs together: runs that differ by nothing but their seed are a mean with a band.
+// Any number of runs together: those of one setting, a seed each, are a mean with a band.
 import { html, useMemo, useRef, useState } from "../vendor/preact.js";
 import { call, useRepeated, usePoll } from "../lib/api.js";
 import { Chart, smoothed } from "../lib/chart.js";
@@ -6,11 +6,17 @@ import { count, number, seconds, usd, words } from "../lib/format.js";
 import { AXES, follow, nothing, placesOf } from "../lib/rounds.js";
 import { Choice, Heading, Status, Table, Waiting, isLive, link, useBillName } from "../lib/ui.js";
 import { flat } from "./files.js";
-import { MOST_COMPARED } from "./jobs.js";
 
 const POINTS = 200;
 const MOST_NAMED = 3;
+const COLOURS = 8;
+const SHOWN_EVERY_MS = 500;
+/** Requests that a browser sends to one server side by side. */
+const AT_ONCE = 6;
+const MOST_LISTED = 8;
 const APART = ["seed", "name", "tags", "note"];
+/** A sweep gives each of its jobs a cap of its own. */
+const CAP = "stop.budget_usd";
 
 /** Return a run as it is now: of one that is known, only what is new is fetched. */
 async function refreshed(run, id, signal) {
@@ -28,7 +34,17 @@ function useRuns(ids) {
   useRepeated(
     async (signal) => {
       try {
-        for (const id of ids) known.current[id] = await refreshed(known.current[id], id, signal);
+        const waiting = [...ids];
+        let shownAt = Date.now();
+        const follower = async () => {
+          for (let id; (id = waiting.shift());) {
+            known.current[id] = await refreshed(known.current[id], id, signal);
+            if (Date.now() - shownAt < SHOWN_EVERY_MS) continue;
+            shownAt = Date.now();
+            set({ key, runs: ids.map((one) => known.current[one]).filter(Boolean) });
+          }
+        };
+        await Promise.all(Array.from({ length: AT_ONCE }, follower));
         const runs = ids.map((id) => known.current[id]);
         set({ key, runs });
         return runs.every((run) => !isLive(run.job.status));
@@ -49,22 +65,25 @@ const asked = ({ spec, switches }) => ({
   switches: switches.map(({ round, scaling }) => ({ round, scaling })),
 });
 
-/** Return runs by what they were asked to do, seeds and names apart. */
-function configurations(runs) {
+/** Return runs by setting: by what they were asked to do, seeds, names and caps apart. */
+function settingsOf(runs) {
   const groups = new Map();
   for (const run of runs) {
-    const key = JSON.stringify({
-      ...asked(run.job),
-      ...Object.fromEntries(APART.map((field) => [field, null])),
-    });
-    groups.set(key, [...(groups.get(key) || []), run]);
+    const fields = flat(asked(run.job)).filter(([field]) => !isApart(field));
+    const key = JSON.stringify(fields);
+    if (!groups.has(key)) groups.set(key, { fields: new Map(fields), members: [] });
+    groups.get(key).members.push(run);
   }
   const all = [...groups.values()];
-  const fields = differing(all.map(([first]) => first)).filter(([field]) => !isApart(field));
-  return all.map((members, i) => ({ members, label: labelOf(members, fields, i) }));
+  const fields = differing(all.map((group) => group.fields));
+  return all.map(({ members }, i) => ({
+    members,
+    label: labelOf(members, fields, i),
+    differs: fields.map(([field, texts]) => [field, texts[i]]),
+  }));
 }
 
-const isApart = (field) => APART.includes(field.split(".")[0]);
+const isApart = (field) => field === CAP || APART.includes(field.split(".")[0]);
 
 /** Name a group by the values in which it differs from the others, or by its environment. */
 function labelOf(members, fields, index) {
@@ -108,7 +127,8 @@ function together(groups, column, axis, smoothing) {
   const lines = [];
   const bands = [];
   placed.forEach(({ label, runs }, index) => {
-    const colour = `--c${(index % 8) + 1}`;
+    const colour = `--c${(index % COLOURS) + 1}`;
+    const dash = Math.floor(index / COLOURS) % 2 === 1;
     const each = runs.map(({ xs, values }) => resampled(xs, values, x));
     const some = each.filter((values) => values.some((value) => value !== null));
     // A mean over fewer and fewer seeds would jump where one ends: it ends with the first.
@@ -118,7 +138,7 @@ function together(groups, column, axis, smoothing) {
           ? make(some.map((values) => values[i]))
           : null,
       );
-    lines.push({ label, colour, values: of((all) => all.reduce((a, b) => a + b, 0) / all.length) });
+    lines.push({ label, colour, dash, values: of(mean) });
     if (runs.length < 2) return;
     lines.push({
       label: `${label} lowest`,
@@ -139,8 +159,10 @@ function together(groups, column, axis, smoothing) {
   return { x, lines, bands };
 }
 
-function differing(runs) {
-  const columns = runs.map(({ job }) => new Map(flat(asked(job))));
+const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
+
+/** Return the fields, and their values in each of some maps, that are not the same in all. */
+function differing(columns) {
   const fields = [...new Set(columns.flatMap((column) => [...column.keys()]))];
   return fields
     .map((field) => [field, columns.map((column) => column.get(field) ?? "–")])
@@ -150,20 +172,54 @@ function differing(runs) {
 function Chosen({ ids, runs }) {
   const { data } = usePoll("v1/jobs?limit=200", 10000);
   const others = (data?.jobs || []).filter((job) => !ids.includes(job.job_id));
-  const named = (id) => runs?.find(({ job }) => job.job_id === id)?.job.spec.name || id;
+  const names = new Map(runs?.map(({ job }) => [job.job_id, job.spec.name]));
+  const named = (id) => names.get(id) || id;
   const add = (id) => id && (location.hash = link("compare", ...ids, id));
-  return html`<div class="bar">${ids.map((id) => html`<a class="tag" href=${link("compare", ...ids.filter((one) => one !== id))} title=${id} aria-label=${`Leave out ${named(id)}`}>${named(id)} ×</a>`)}
-    ${ids.length < MOST_COMPARED && others.length > 0 && html`<${Choice} label=${`Add a run, up to ${MOST_COMPARED}`} value="" options=${[["", "choose …"], ...others.map((job) => [job.job_id, `${job.name || job.job_id} (${job.env_id}, seed ${job.seed})`])]} onChange=${add} />`}</div>`;
+  const tags = html`<div class="bar">${ids.map((id) => html`<a class="tag" href=${link("compare", ...ids.filter((one) => one !== id))} title=${id} aria-label=${`Leave out ${named(id)}`}>${named(id)} ×</a>`)}</div>`;
+  return html`<div>${ids.length > MOST_LISTED ? html`<details><summary>${ids.length} runs</summary>${tags}</details>` : tags}
+    ${others.length > 0 && html`<${Choice} label="Add a run" value="" options=${[["", "choose …"], ...others.map((job) => [job.job_id, `${job.name || job.job_id} (${job.env_id}, seed ${job.seed})`])]} onChange=${add} />`}</div>`;
+}
+
+/** Return the columns of a table of settings: what each came to, and the fields that set it apart. */
+function settingColumns(settings, bill) {
+  const returns = ({ members }) =>
+    members.map(({ job }) => job.progress.last_return).filter((value) => value !== null);
+  const of = (make) => (setting) => (returns(setting).length ? make(returns(setting)) : null);
+  const spent = ({ members }) => members.reduce((sum, { job }) => sum + job.spent_usd, 0);
+  const column = (name, make) => ({ name, number: true, of: (s) => number(make(s)), sort: make });
+  return [
+    { name: "Setting", of: ({ label }) => label, sort: ({ label }) => label },
+    { name: "Runs", number: true, of: ({ members }) => members.length },
+    column("Mean last return", of(mean)),
+    column(
+      "Lowest",
+      of((all) => Math.min(...all)),
+    ),
+    column(
+      "Highest",
+      of((all) => Math.max(...all)),
+    ),
+    { name: bill, number: true, of: (setting) => usd(spent(setting)), sort: spent },
+    ...(settings[0]?.differs || []).map(([field], i) => ({
+      name: field,
+      of: ({ differs }) => differs[i][1],
+    })),
+  ];
 }
 
 export function Compare({ parts }) {
-  const ids = [...new Set(parts.filter(Boolean))].slice(0, MOST_COMPARED);
+  const ids = [...new Set(parts.filter(Boolean))];
   const [axis, setAxis] = useState("steps");
   const bill = useBillName();
   const [smoothing, setSmoothing] = useState(0.6);
   const { runs, error } = useRuns(ids);
+  const settings = useMemo(() => settingsOf(runs || []), [runs]);
   const charts = useMemo(() => {
-    const groups = configurations((runs || []).filter((run) => run.rounds.columns.round.length));
+    const begun = settings.map((setting) => ({
+      ...setting,
+      members: setting.members.filter((run) => run.rounds.columns.round.length),
+    }));
+    const groups = begun.filter(({ members }) => members.length);
     if (!groups.length) return [];
     return [
       ["Return in training", "train_return", number, smoothing],
@@ -177,17 +233,18 @@ export function Compare({ parts }) {
         ...together(groups, column, axis, weight),
       }))
       .filter(({ lines }) => lines.some((line) => line.values.some((value) => value !== null)));
-  }, [runs, axis, smoothing]);
-  const labels = (runs || []).map(({ job }) => job.spec.name || job.job_id);
+  }, [settings, axis, smoothing]);
   return html`<div><${Heading} name="Compare" /><${Chosen} ids=${ids} runs=${runs} />
-    ${ids.length === 0 ? html`<div class="card empty">Choose runs here, or tick them in the list of jobs.</div>` : html`<${Waiting} data=${runs} error=${error} />`}
+    ${ids.length === 0 ? html`<div class="card empty">Choose runs here, or tick them in the list of jobs.</div>` : html`<${Waiting} data=${runs?.length === ids.length && runs} error=${error}>Loading … ${runs?.length || 0} of ${ids.length} runs</${Waiting}>`}
     ${
       runs?.length > 0 &&
       html`<div class="bar"><${Choice} label="Along" value=${axis} options=${AXES} onChange=${setAxis} />
       <label class="choice"><span>Smoothing ${smoothing}</span><input type="range" min="0" max="0.95" step="0.05" value=${smoothing} onInput=${(e) => setSmoothing(+e.target.value)} /></label>
       <span class="quiet">Lines are means over seeds, as far as all of them are; bands go from the lowest seed to the highest.</span></div>
     <div class="grid">${charts.map((chart) => html`<${Chart} key=${chart.title} ...${chart} sync="compare" xLabel=${AXES.find(([key]) => key === axis)[1]} xFormat=${axis === "usd" ? usd : count} />`)}</div>
-    <h2>Results</h2>
+    <h2>Settings</h2>
+    <${Table} caption="Settings" rows=${settings} keyOf=${({ members }) => members[0].job.job_id} columns=${settingColumns(settings, bill)} />
+    <h2>Runs</h2>
     <${Table} caption="Results of the runs" rows=${runs} keyOf=${({ job }) => job.job_id} columns=${[
       {
         name: "Run",
@@ -220,8 +277,6 @@ export function Compare({ parts }) {
         number: true,
         of: ({ job, rounds }) => seconds(placesOf(rounds, job).seconds.at(-1) ?? null),
       },
-    ]} />
-    <h2>Fields that differ</h2>
-    <${Table} caption="Fields that differ" rows=${differing(runs)} columns=${[{ name: "Field", of: ([field]) => field }, ...labels.map((label, i) => ({ name: label, of: ([, values]) => values[i] }))]} />`
+    ]} />`
     }</div>`;
 }

@@ -1,10 +1,9 @@
-// All jobs: filter, sort, group, and a choice of up to eight to compare.
+// All jobs: filter, sort, group, and a choice to compare, one by one or a whole group.
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { call, useRepeated } from "../lib/api.js";
 import { ago, count, number, words } from "../lib/format.js";
 import { Budget, Choice, Heading, Status, Table, Waiting, isLive, link, useBillName } from "../lib/ui.js";
 
-export const MOST_COMPARED = 8;
 const PAGE = 200;
 const STATES = ["", "running", "queued", "checking", "stopping", "succeeded", "stopped", "failed"];
 const GROUPS = [
@@ -41,11 +40,9 @@ function settings(jobs) {
 }
 
 function columns(chosen, choose, bill, jobs) {
-  const full = chosen.length >= MOST_COMPARED;
   const box = (
     job,
-  ) => html`<input type="checkbox" aria-label=${`compare ${job.job_id}`} checked=${chosen.includes(job.job_id)}
-    disabled=${full && !chosen.includes(job.job_id)} onChange=${() => choose(job.job_id)} />`;
+  ) => html`<input type="checkbox" aria-label=${`compare ${job.job_id}`} checked=${chosen.includes(job.job_id)} onChange=${() => choose(job.job_id)} />`;
   return [
     { name: "Pick", of: box },
     {
@@ -152,7 +149,11 @@ export function Jobs() {
       ([
         name,
         members,
-      ]) => html`<section key=${name}>${name && html`<h2>${words(name)} <span class="quiet">${members.length}</span></h2>`}
+      ]) => html`<section key=${name}>${
+        name &&
+        html`<div class="bar spread"><h2>${words(name)} <span class="quiet">${members.length}</span></h2>
+      ${members.length > 1 && html`<a class="button" href=${link("compare", ...members.map((job) => job.job_id))} aria-label=${`Compare all of ${words(name)}`}>Compare all</a>`}</div>`
+      }
       <${Table} caption="Jobs" cards rows=${members} columns=${columns(chosen, choose, bill, jobs)} keyOf=${(job) => job.job_id} /></section>`,
     )}
     ${more && html`<p class="bar quiet">The newest ${count(jobs.length)} jobs are shown. <button onClick=${() => setPages(pages + 1)}>Show more</button></p>`}</div>`;

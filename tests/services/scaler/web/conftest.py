@@ -96,6 +96,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
         yield Runs(url, token, ids)
 
 
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """A sweep of ten settings with four seeds each, and caps of their own; all made up."""
+    folder = tmp_path_factory.mktemp("swept")
+    ids = []
+    for number in range(10):
+        for seed in (1, 2, 3, 4):
+            job_id = f"swept-{number}-{seed}"
+            asked: dict[str, object] = {"seed": seed, "tags": ["sweep:rates"]}
+            asked |= {"hyperparameters": {"learning_rate": 0.001 * (number + 1)}}
+            asked |= {"stop": {"max_rounds": 300, "budget_usd": 0.01 * seed + number}}
+            write_run(folder, job_id=job_id, rounds=300, asked=asked)
+            ids.append(job_id)
+    with finished_runs_app(folder) as (app, token), serve(app) as url:
+        yield Runs(url, token, tuple(ids))
+
+
 def _write_runs(folder: Path) -> tuple[str, ...]:
     for seed in (1, 2):
         asked: dict[str, object] = {"seed": seed, "name": f"baseline {seed}", "tags": ["study"]}

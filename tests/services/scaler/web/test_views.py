@@ -237,9 +237,35 @@ def test_runs_are_compared_seeds_as_a_band(page: Page, runs: Runs) -> None:
     expect(legend.get_by_text("2 seeds", exact=False).first).to_be_visible()
     expect(legend).to_contain_text("fixed")
     expect(legend).to_contain_text("learning rate 0.001, policy nitro")
-    differing = page.get_by_role("region", name="Fields that differ")
-    expect(differing).to_contain_text("scaling.policy")
-    expect(differing).not_to_contain_text("env_id")
+    settings = page.get_by_role("region", name="Settings")
+    expect(settings.locator("tbody tr")).to_have_count(2)
+    expect(settings).to_contain_text("scaling.policy")
+    expect(settings).not_to_contain_text("env_id")
+
+
+def test_a_sweep_is_compared_a_line_and_a_band_a_setting(page: Page, swept: Runs) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(swept.link)
+    expect(page.locator("tbody tr")).to_have_count(40)
+    page.get_by_label("Group by").select_option("tag")
+    page.get_by_role("link", name="Compare all of sweep:rates").click()
+    legend = page.locator(".u-legend").first
+    expect(legend.locator(".u-series:visible", has_text="4 seeds")).to_have_count(10)
+    settings = page.get_by_role("region", name="Settings").locator("tbody tr")
+    expect(settings).to_have_count(10)
+    expect(settings.first.locator("td").nth(1)).to_have_text("4")
+    expect(page.get_by_role("region", name="Settings")).not_to_contain_text("budget_usd")
+    expect(
+        page.get_by_role("region", name="Results of the runs").locator("tbody tr")
+    ).to_have_count(40)
+    # Each run is asked for once, and its rounds page by page.
+    for kind in (r"/v1/jobs/swept-\d+-\d+$", r"/curves\?after=-1&"):
+        assert sum(re.search(kind, url) is not None for url in asked) == 40, kind
+    page.get_by_text("40 runs").click()
+    page.get_by_label("Leave out swept-9-4").click()
+    expect(page.get_by_text("39 runs")).to_be_visible()
+    assert violations(page) == []
 
 
 def test_jobs_are_filtered_sorted_and_grouped(page: Page, runs: Runs) -> None:
