@@ -96,11 +96,12 @@ def _bill(
     for kind in rounds(workload, job.num_actors, billed.basis, learner_s=learner_s):
         if billed.own_cores:
             round_s = one_server_round_s(kind.measured, billed.basis, billed.own_cores)
-            executions = ()
+            items = held_items(round_s, billed.basis)
         else:
             round_s = serverless_round_s(kind.measured, billed.basis)
             executions = execution_items(kind.measured, billed.basis)
+            items = (*held_items(round_s, billed.basis), *executions)
         seconds += kind.count * round_s
-        for item in (*held_items(round_s, billed.basis), *executions):
+        for item in items:
             usd[item.item] += kind.count * item.amount_usd
     return usd, seconds
