@@ -33,7 +33,7 @@ NAMES = (
     "dashboard",
 )
 """Modules of `benchmarks.claims`, in the order they are run."""
-_LONG = ("dashboard_memory", "replayed_episodes")
+_LONG = ("dashboard_memory", "replayed_episodes", "rungs")
 """Further ones, run where they are named: they take ten minutes each."""
 _WITH_GPU = ("gpu",)
 """The same: most machines have no GPU."""

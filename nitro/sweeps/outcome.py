@@ -12,6 +12,11 @@ from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundRecord
 
 
+def was_cut(job: Job) -> bool:
+    """Whether a job was told to stop, and did so before its last round."""
+    return job.stop_reason == "user" and job.progress.rounds < job.spec.stop.max_rounds
+
+
 def outcome_of(client: NitroClient, job: Job, *, end_steps: int | None) -> Outcome:
     """Return what a job came to.
 
@@ -25,9 +30,9 @@ def outcome_of(client: NitroClient, job: Job, *, end_steps: int | None) -> Outco
     cost = client.cost(job.job_id)
     points, last = _points(job, records), job.progress.last_return
     # The evaluation at the end is no part of a round: only the job tells what it was.
-    # That of a job that was told to stop depends on when it was, so it does not count.
+    # That of a job that was cut depends on when it was, so it does not count.
     evaluated = bool(records) and records[-1].plan.num_evaluations > 0
-    if last is not None and evaluated and job.stop_reason != "user":
+    if last is not None and evaluated and not was_cut(job):
         points.append(Point(float(job.progress.env_steps), last))
     if end_steps is not None:
         points = points[: 1 + sum(point.env_steps < end_steps for point in points)]

@@ -14,7 +14,7 @@ from nitro.client.errors import AWAY, ApiError, ApiUnreachableError
 from nitro.client.follow import PATIENCE_S, stop_unfinished
 from nitro.sweeps.folder import SweepFolder
 from nitro.sweeps.money import left_usd, next_cap_usd, share_usd
-from nitro.sweeps.outcome import has_reached, outcome_of
+from nitro.sweeps.outcome import has_reached, outcome_of, was_cut
 from nitro.sweeps.rows import DONE, Outcome, Row, RowStatus, reached
 from shared.contracts.jobs import FINISHED, Job
 
@@ -235,7 +235,7 @@ class Runner:
             left = max(0.0, job.spec.stop.budget_usd - outcome.spent_usd)
             why = f"its {job.spec.stop.budget_usd:.4f} USD were used up"
             self._set(index, status="waiting", refused_usd=left, **ended | {"reason": why})
-        elif job.stop_reason == "user":
+        elif was_cut(job):
             self._set(index, status=_stopped(row, outcome), **ended)
         else:
             self._set(index, status="finished", **ended)
@@ -247,7 +247,7 @@ class Runner:
         if row.status != "open" or row.job_id is None:
             return row
         job = self._client.get(row.job_id)
-        if job.status != "stopped" or job.stop_reason != "user":
+        if job.status != "stopped" or not was_cut(job):
             return row
         # It was told to stop before this process: at its mark, or by Ctrl-C.
         outcome = outcome_of(self._client, job, end_steps=row.end_steps)

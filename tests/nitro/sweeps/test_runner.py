@@ -160,6 +160,25 @@ def test_an_end_by_steps_counts_the_first_evaluation_behind_it(
     assert last.env_steps >= 100 > max(point.env_steps for point in before)
 
 
+def test_a_job_told_to_stop_after_its_last_round_is_finished(
+    client: NitroClient, begin: Callable[..., SweepFolder], shared_system: Any
+) -> None:
+    """It has nothing left to resume, and its last evaluation counts."""
+
+    class ToldLate(NitroClient):
+        def get(self, job_id: str) -> Job:
+            job = super().get(job_id)
+            if job.status != "succeeded":
+                return job
+            return job.model_copy(update={"status": "stopped", "stop_reason": "user"})
+
+    (whole,) = run(client, begin(seeds="1", name="whole"))
+    with ToldLate(shared_system.api_url, shared_system.token) as late:
+        (row,) = run(late, begin(seeds="1", name="late"))
+    assert row.status == "finished"
+    assert curve(row) == curve(whole)
+
+
 def curve(row: Row) -> object:
     assert row.outcome is not None
     return row.outcome.curve
