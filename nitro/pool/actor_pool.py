@@ -248,7 +248,7 @@ class ActorPool:
         if self._open.fragments.has_begun:
             raise CommandError("collect: this pool's rounds are streamed; use another pool")
         require_within(actors, self._spec)
-        policy = policy_of(module, self._policy_map)
+        policy = policy_of(module, self._policy_map, environment=self.environment)
         self._module = module
         with as_errors():
             return self._open.rounds.collect(policy, num_actors=actors)
@@ -277,7 +277,7 @@ class ActorPool:
         def newest() -> Policy:
             is_function = callable(module) and not hasattr(module, "state_dict")
             found = module() if is_function else module
-            return policy_of(found, self._policy_map)
+            return policy_of(found, self._policy_map, environment=self.environment)
 
         self._open.calls.require_open()
         if self._open.fragments.has_begun or self._open.rounds.has_begun:
@@ -322,7 +322,9 @@ class ActorPool:
 
     def _newest(self) -> Policy | None:
         """Return the policy that the program has by now; None before the first round."""
-        return None if self._module is None else policy_of(self._module, self._policy_map)
+        if self._module is None:
+            return None
+        return policy_of(self._module, self._policy_map, environment=self.environment)
 
     @property
     def _open(self) -> OpenPool:

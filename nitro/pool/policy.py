@@ -1,7 +1,8 @@
-"""A policy as actors run it: dense layers and an action distribution.
+"""A policy as actors run it: dense layers or an ONNX graph, and an action distribution.
 
 Actors carry no torch, so a policy travels as named arrays (`shared.policy.numpy_policy`). What can
-be such a policy: linear layers with tanh or ReLU between them, over vectors, with
+be such a policy: linear layers with tanh or ReLU between them, over vectors, or the ONNX graph of a
+module of one's own, over vectors or images, with
 
 | actions | network outputs | distribution |
 |---|---|---|
@@ -26,9 +27,10 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
     EnvironmentSpec,
 )
+from shared.policy.blocks import Graph
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
-from shared.policy.spec import POLICY_FORMAT
+from shared.policy.spec import GRAPH, POLICY_FORMAT, graph_metadata
 from shared.trajectory import codec
 
 Float32 = NDArray[np.float32]
@@ -38,11 +40,19 @@ SUPPORTED = (
     "supported are linear layers with tanh or ReLU between them and nothing after the last one, "
     "over vectors, with Gaussian or categorical actions"
 )
-"""What a policy can be, in words."""
+"""What a policy can be, in words, where it is no graph."""
 
 
 class PolicyNotSupportedError(CommandError):
     """A module or its weights are no policy that actors can run; names what, and what can be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnGraph:
+    """A network of one's own: from `observation` [N, *obs] to `outputs` [N, H], both float32."""
+
+    block: Graph
+    onnx: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,6 +62,7 @@ class Policy:
     Attributes:
         weights: Of each linear layer [out, in] float32, as torch lays them out.
         biases: Of each linear layer [out] float32.
+        graph: A whole network in place of layers, as ONNX.
         log_std: Free log-standard deviations [A] float32; None for discrete actions, and where the
             network gives them.
         activation: Between layers: `tanh` or `relu`.
@@ -64,8 +75,9 @@ class Policy:
         observation_clip: What they are then clipped to, in [-clip, clip].
     """
 
-    weights: tuple[Float32, ...]
-    biases: tuple[Float32, ...]
+    weights: tuple[Float32, ...] = ()
+    biases: tuple[Float32, ...] = ()
+    graph: OwnGraph | None = None
     log_std: Float32 | None = None
     activation: Activation = "tanh"
     action_mapping: ActionMapping = "clip"
@@ -134,17 +146,10 @@ class Policy:
         Raises:
             PolicyNotSupportedError: It does not fit the environment.
         """
-        if environment.observation.is_image:
-            raise PolicyNotSupportedError(
-                f"{environment.env_id} gives images {environment.observation.shape}: {SUPPORTED}"
-            )
-        arrays: dict[str, codec.Array] = {}
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            arrays[f"policy.{i}.weight"], arrays[f"policy.{i}.bias"] = weight, bias
+        arrays, network = self._network(environment)
         metadata = {
             "format": POLICY_FORMAT,
-            "network": "mlp",
-            "activation": self.activation,
+            **network,
             "action_mapping": self.action_mapping,
             **self._head(environment.action),
         }
@@ -156,9 +161,31 @@ class Policy:
             metadata["observation_clip"] = repr(float(self.observation_clip))
         return arrays, metadata
 
+    def _network(
+        self, environment: EnvironmentSpec
+    ) -> tuple[dict[str, codec.Array], dict[str, str]]:
+        """Return the arrays and metadata of the network alone."""
+        if self.graph is not None:
+            graph: codec.Array = np.frombuffer(self.graph.onnx, np.uint8)
+            return {GRAPH: graph}, graph_metadata(self.graph.block)
+        if environment.observation.is_image:
+            raise PolicyNotSupportedError(
+                f"{environment.env_id} gives images {environment.observation.shape}: {SUPPORTED}"
+            )
+        arrays: dict[str, codec.Array] = {}
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays[f"policy.{i}.weight"], arrays[f"policy.{i}.bias"] = weight, bias
+        return arrays, {"network": "mlp", "activation": self.activation}
+
+    @property
+    def _num_outputs(self) -> int:
+        if self.graph is not None:
+            return self.graph.block.outputs
+        return self.weights[-1].shape[0] if self.weights else 0
+
     def _head(self, action: ActionSpec) -> dict[str, str]:
         """Return what the outputs are, given the environment's actions."""
-        outputs = self.weights[-1].shape[0] if self.weights else 0
+        outputs = self._num_outputs
         if isinstance(action, ContinuousActionSpec):
             return self._gaussian(len(action.low), outputs)
         choices = (action.n,) if isinstance(action, DiscreteActionSpec) else action.num_choices

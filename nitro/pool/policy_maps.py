@@ -10,18 +10,22 @@ several; `"actor_mean|actor"` takes the first that is there. Maps of other libra
 | `sb3` | Stable-Baselines3's `MlpPolicy` | `mlp_extractor.policy_net`, `action_net` | `log_std` |
 | `rllib` | RLlib's default model | `encoder.actor_encoder.net.mlp`, `pi.net.mlp` | `pi.log_std` |
 
-A torch module says itself what lies between its layers, and is refused if that is not supported. Of
-a dictionary of arrays the map says it.
+A torch module says itself what lies between its layers. Of a dictionary of arrays the map says it.
+Where the named parts are no such layers, their composition becomes an ONNX graph: for that the
+packages onnx and onnxruntime are needed.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nitro.pool.own_network import graph_of
 from nitro.pool.policy import SUPPORTED, ActionMapping, Activation, Policy, PolicyNotSupportedError
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.policy.head import PolicyError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -81,7 +85,12 @@ def named_map(policy_map: PolicyMap | str | None) -> PolicyMap:
     return POLICY_MAPS[name]
 
 
-def policy_of(module: Module, policy_map: PolicyMap | str | None = None) -> Policy:
+def policy_of(
+    module: Module,
+    policy_map: PolicyMap | str | None = None,
+    *,
+    environment: EnvironmentSpec | None = None,
+) -> Policy:
     """Return the policy that a module or its weights hold, copied.
 
     Args:
@@ -89,6 +98,8 @@ def policy_of(module: Module, policy_map: PolicyMap | str | None = None) -> Poli
             a `Policy`, which is returned as it is.
         policy_map: Where the policy is in it: a map, or the name of a ready one. Default:
             `sequential`, for an `nn.Sequential` and its `state_dict`.
+        environment: What a module of other layers observes; without it only layers that NumPy
+            runs make a policy.
 
     Raises:
         PolicyNotSupportedError: A name is missing, or a part is none that actors can run.
@@ -103,7 +114,29 @@ def policy_of(module: Module, policy_map: PolicyMap | str | None = None) -> Poli
             "expected a torch module, a mapping of names to arrays or a nitro.Policy, got "
             f"{type(module).__name__}"
         )
-    return _policy(module.state_dict(), replace(chosen, activation=_activation(module, chosen)))
+    parts = [part for wanted in chosen.layers for part in _parts(module, wanted)]
+    try:
+        activation = _activation(parts)
+    except PolicyNotSupportedError:
+        if environment is None:
+            raise
+        return _graph_policy(module, chosen, environment)
+    return _policy(module.state_dict(), replace(chosen, activation=activation))
+
+
+def _graph_policy(module: "nn.Module", chosen: PolicyMap, environment: EnvironmentSpec) -> Policy:
+    """Return the policy of a module's named parts, whatever they are, one after the other."""
+    observation = environment.observation
+    parts = [_place(module, wanted)[1] for wanted in chosen.layers]
+    try:
+        graph = graph_of(parts, observation.shape, is_image=observation.is_image)
+    except PolicyError as error:
+        raise PolicyNotSupportedError(f"the policy cannot be published: {error}") from error
+    return Policy(
+        graph=graph,
+        log_std=_log_std(module.state_dict(), chosen),
+        action_mapping=chosen.action_mapping,
+    )
 
 
 def _policy(state: Mapping[str, Any], chosen: PolicyMap) -> Policy:
@@ -113,14 +146,19 @@ def _policy(state: Mapping[str, Any], chosen: PolicyMap) -> Policy:
         _array(state[f"{name}bias"]) if f"{name}bias" in state else _zeros(weight)
         for name, weight in zip(names, weights, strict=True)
     )
-    found = [name for name in (chosen.log_std or "").split("|") if name in state]
     return Policy(
         weights=weights,
         biases=biases,
-        log_std=_array(state[found[0]]).reshape(-1) if found else None,
+        log_std=_log_std(state, chosen),
         activation=chosen.activation,
         action_mapping=chosen.action_mapping,
     )
+
+
+def _log_std(state: Mapping[str, Any], chosen: PolicyMap) -> Any:
+    """Return the free log-standard deviations [A]; None where there are none."""
+    found = [name for name in (chosen.log_std or "").split("|") if name in state]
+    return _array(state[found[0]]).reshape(-1) if found else None
 
 
 def _linear_names(state: Mapping[str, Any], wanted: str) -> list[str]:
@@ -139,13 +177,12 @@ def _linear_names(state: Mapping[str, Any], wanted: str) -> list[str]:
     )
 
 
-def _activation(module: "nn.Module", chosen: PolicyMap) -> Activation:
-    """Return what lies between a module's layers.
+def _activation(parts: "Sequence[tuple[str, nn.Module]]") -> Activation:
+    """Return what lies between layers, given both by name.
 
     Raises:
         PolicyNotSupportedError: They are not linear layers with all the same between them.
     """
-    parts = [part for wanted in chosen.layers for part in _parts(module, wanted)]
     kinds = [type(part).__name__ for _, part in parts]
     between: set[Activation] = set()
     for i, ((name, _), kind) in enumerate(zip(parts, kinds, strict=True)):
@@ -164,19 +201,23 @@ def _activation(module: "nn.Module", chosen: PolicyMap) -> Activation:
     return next(iter(between), "tanh")
 
 
-def _parts(module: "nn.Module", wanted: str) -> Iterator[tuple[str, "nn.Module"]]:
+def _parts(module: "nn.Module", wanted: str) -> "Iterator[tuple[str, nn.Module]]":
     """Yield a place's layers, and what lies between them, by name."""
+    place, found = _place(module, wanted)
+    if type(found).__name__ == "Sequential":
+        for name, part in found.named_children():
+            yield f"{place}.{name}".lstrip("."), part
+    else:
+        yield place or type(found).__name__, found
+
+
+def _place(module: "nn.Module", wanted: str) -> "tuple[str, nn.Module]":
+    """Return the first of a place's names that the module has, and what is there."""
     for place in wanted.split("|"):
         try:
-            found = module.get_submodule(place)
+            return place, module.get_submodule(place)
         except AttributeError:
             continue
-        if type(found).__name__ == "Sequential":
-            for name, part in found.named_children():
-                yield f"{place}.{name}".lstrip("."), part
-        else:
-            yield place or type(found).__name__, found
-        return
     raise PolicyNotSupportedError(
         f"{type(module).__name__} has no {wanted!r}: give policy_map, a nitro.PolicyMap of the "
         "names of its policy's layers"

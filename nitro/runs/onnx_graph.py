@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
+import onnx.compose
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -28,9 +29,12 @@ from shared.policy.blocks import (
     Conv,
     Dense,
     Flatten,
+    Graph,
     Pixels,
 )
-from shared.policy.spec import PolicySpec
+from shared.policy.onnx_network import INPUT as NETWORK_INPUT
+from shared.policy.onnx_network import OUTPUT as NETWORK_OUTPUT
+from shared.policy.spec import GRAPH, PolicySpec
 
 INPUT, OUTPUT = "observation", "action"
 _OPSET = 17
@@ -107,6 +111,8 @@ class _Graph:
                 values = self._node("Div", pixels, self._constant(np.float32(MAX_PIXEL)))
             elif isinstance(block, Flatten):
                 values = self._node("Flatten", values, axis=1)
+            elif isinstance(block, Graph):
+                values = self._inserted(values, arrays[GRAPH].tobytes())
             else:
                 names = (f"policy.{number}.{part}" for part in ("weight", "bias"))
                 weight, bias = (self._constant(arrays[name]) for name in names)
@@ -116,6 +122,14 @@ class _Graph:
                 else:
                     values = self._dense(values, (weight, bias), block)
         return values
+
+    def _inserted(self, values: str, graph: bytes) -> str:
+        """Add a whole network that is none of ours."""
+        model = onnx.compose.add_prefix(onnx.load_model_from_string(graph), "own/")
+        cast = helper.make_node("Cast", [values], [f"own/{NETWORK_INPUT}"], to=TensorProto.FLOAT)
+        self.nodes += [cast, *model.graph.node]
+        self.constants += model.graph.initializer
+        return f"own/{NETWORK_OUTPUT}"
 
     def _dense(self, values: str, parameters: tuple[str, str], block: Dense) -> str:
         values = self._node("Gemm", values, *parameters, transB=1)

@@ -74,7 +74,17 @@ class Dense:
         return (self.outputs, self.inputs)
 
 
-Block = Pixels | Conv | Flatten | Dense
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """A whole network that is none of ours, as an ONNX graph; its only block."""
+
+    observation_shape: tuple[int, ...]
+    outputs: int
+    size: int
+    """Bytes of the graph, its numbers included."""
+
+
+Block = Pixels | Conv | Flatten | Dense | Graph
 Layer = Conv | Dense
 """A block with parameters."""
 

@@ -6,13 +6,15 @@ faster than one in torch, and the actor's image stays small.
 Networks (the metadata's `network`): `mlp`, layers over vectors with the metadata's `activation`
 between them, `tanh`, `relu` or `elu`, and a layer norm before each if its `layer_norm` is `yes`;
 or a network for images out of `shared.policy.blocks`, by its name, for images of the metadata's
-`image_shape`. `shared.policy.spec` reads them.
+`image_shape`; or `onnx`, a graph for observations of the metadata's `observation_shape`, with
+`num_outputs` outputs, as `shared.policy.onnx_network` runs it. `shared.policy.spec` reads them.
 
 Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
 `policy.{i}.bias` [out] float32, or rounded to float16 on their way to actors, for layers i = 0..L,
-as torch lays them out. What the last layer's outputs are, the metadata's `distribution` and
-`log_std` say: `mean | log_std` (2A; `gaussian`, `state_dependent`), `mean` (A; `gaussian`, `free`,
-with an array `log_std` [A] beside the layers) or logits (n; `categorical`, `none`).
+as torch lays them out; of `onnx` one array `policy.graph` [bytes] uint8. What the last layer's
+outputs are, the metadata's `distribution` and `log_std` say: `mean | log_std` (2A; `gaussian`,
+`state_dependent`), `mean` (A; `gaussian`, `free`, with an array `log_std` [A] beside the layers) or
+logits (n; `categorical`, `none`).
 `multi_categorical`, `none` has the logits of several choices side by side; the metadata's
 `num_choices` says how many each has: `3,2`. `squashed_gaussian`, `state_dependent` has
 `mean | raw` (2A), as `shared.policy.squashed_gaussian` reads them; with the metadata's `sampling`
@@ -42,11 +44,13 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
 )
 from shared.policy.action_mapping import action_map
+from shared.policy.blocks import Graph
 from shared.policy.distributions import Action, Float32, distribution_of
 from shared.policy.head import Head, PolicyError
 from shared.policy.numpy_network import NumpyNetwork
 from shared.policy.observation_scale import ObservationScale
-from shared.policy.spec import PolicySpec
+from shared.policy.onnx_network import OnnxNetwork
+from shared.policy.spec import GRAPH, PolicySpec
 
 _LAYERS = "policy."
 
@@ -62,11 +66,15 @@ class NumpyPolicy:
         spec: PolicySpec,
         arrays: Mapping[str, Float32],
         *,
+        graph: bytes = b"",
         bounds: Bounds | None = None,
         start: NDArray[np.int64] | None = None,
     ) -> None:
         self.spec = spec
-        self.network = NumpyNetwork(spec, arrays)
+        first = spec.blocks[0]
+        self.network: NumpyNetwork | OnnxNetwork = (
+            OnnxNetwork(first, graph) if isinstance(first, Graph) else NumpyNetwork(spec, arrays)
+        )
         self.distribution = distribution_of(spec.head, arrays.get("log_std"))
         self.observation_scale: ObservationScale | None = None
         """None where the network sees observations as they are."""
@@ -155,11 +163,18 @@ def load_policy(
         PolicyError: An array is missing, unknown, of the wrong type or shape or not finite, or the
             metadata names something this module does not know.
     """
-    layers = {name: _finite(name, array) for name, array in arrays.items()}
-    spec = PolicySpec.read(metadata, {name: array.shape for name, array in layers.items()})
+    numbers = {name: _finite(name, array) for name, array in arrays.items() if name != GRAPH}
+    spec = PolicySpec.read(metadata, {name: array.shape for name, array in arrays.items()})
+    graph = arrays.get(GRAPH, np.zeros(0, np.uint8))
+    if graph.dtype != np.uint8:
+        raise PolicyError(f"array {GRAPH!r} has dtype {graph.dtype}, expected uint8")
     try:
         return NumpyPolicy(
-            spec, layers, bounds=_bounds(metadata, spec.head), start=_start(metadata, spec.head)
+            spec,
+            numbers,
+            graph=graph.tobytes(),
+            bounds=_bounds(metadata, spec.head),
+            start=_start(metadata, spec.head),
         )
     except ValueError as error:
         raise PolicyError(str(error)) from error
@@ -212,7 +227,7 @@ def _start(metadata: Mapping[str, str], head: Head) -> NDArray[np.int64] | None:
 def halved(arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
     """Return a policy's arrays with its layers in float16; what scales observations stays."""
     return {
-        name: array.astype(np.float16) if name.startswith(_LAYERS) else array
+        name: array.astype(np.float16) if name.startswith(_LAYERS) and name != GRAPH else array
         for name, array in arrays.items()
     }
 

@@ -6,7 +6,8 @@ theirs, `nitro export` its graph, and admission counts its weights. Nothing here
 
 Arrays: `policy.{i}.weight` and `policy.{i}.bias` of the layers i = 0, 1, ...; `log_std` [A] where
 the deviations are free; `observation_mean` [F] and `observation_scale` [F] where observations are
-normalised, and then bounded to +- the metadata's `observation_clip`.
+normalised, and then bounded to +- the metadata's `observation_clip`. A network that is none of ours
+is one array `policy.graph` in place of layers: the bytes of an ONNX graph.
 """
 
 import math
@@ -25,6 +26,7 @@ from shared.policy.blocks import (
     Block,
     ConvNetworkName,
     Dense,
+    Graph,
     Layer,
     Pixels,
     dense_blocks,
@@ -35,13 +37,22 @@ from shared.policy.head import Head, PolicyError, expect
 
 POLICY_FORMAT = "nitro-policy/1"
 
-NetworkName = ConvNetworkName | Literal["mlp"]
+GRAPH = "policy.graph"
+"""Array of a network that is none of ours."""
+
+LayersName = ConvNetworkName | Literal["mlp"]
+NetworkName = LayersName | Literal["onnx"]
 ACTION_MAPPINGS: tuple[ActionMapping, ...] = get_args(ActionMapping)
-ACTIVATIONS: dict[NetworkName, tuple[Activation, ...]] = {
+ACTIVATIONS: dict[LayersName, tuple[Activation, ...]] = {
     "mlp": get_args(Activation),
     **dict.fromkeys(CONV_NETWORKS, ("relu",)),
 }
+NETWORKS: tuple[NetworkName, ...] = (*ACTIVATIONS, "onnx")
+_SIZE = "[1-9][0-9]{0,6}"
 _IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
+_SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{0,2}}")
+_MAX_NUMBERS = 2**22
+"""Of an observation or of outputs: an actor makes room for them before it has seen the graph."""
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -97,17 +108,23 @@ class PolicySpec:
                 of another shape.
         """
         expect(metadata, "format", (POLICY_FORMAT,))
-        network = expect(metadata, "network", tuple(ACTIVATIONS))
-        weights = [shapes[f"policy.{i}.weight"] for i in range(_num_layers(shapes))]
-        if not weights or not all(all(shape) and shape for shape in weights):
-            raise PolicyError(f"holds arrays {sorted(shapes)!r:.300}, which make no network")
+        network = expect(metadata, "network", NETWORKS)
+        blocks: tuple[Block, ...]
+        if network == "onnx":
+            graph = _graph(metadata, shapes)
+            blocks, num_outputs = (graph,), graph.outputs
+        else:
+            weights = [shapes[f"policy.{i}.weight"] for i in range(_num_layers(shapes))]
+            if not weights or not all(all(shape) and shape for shape in weights):
+                raise PolicyError(f"holds arrays {sorted(shapes)!r:.300}, which make no network")
+            blocks, num_outputs = _blocks(network, metadata, weights), weights[-1][0]
         clip = None
         if "observation_mean" in shapes or "observation_scale" in shapes:
             clip = _bound(metadata.get("observation_clip", ""))
         spec = cls(
             network=network,
-            blocks=_blocks(network, metadata, weights),
-            head=Head.read(metadata, weights[-1][0]),
+            blocks=blocks,
+            head=Head.read(metadata, num_outputs),
             observation_clip=clip,
             action_mapping=expect(
                 {"action_mapping": "rescale", **metadata}, "action_mapping", ACTION_MAPPINGS
@@ -125,6 +142,8 @@ class PolicySpec:
     def observation_shape(self) -> tuple[int, ...]:
         """Of one observation: (F,), or (channels, height, width) of an image."""
         first = self.blocks[0]
+        if isinstance(first, Graph):
+            return first.observation_shape
         if isinstance(first, Pixels):
             return first.image_shape
         assert isinstance(first, Dense), "what takes no images takes vectors"
@@ -137,6 +156,8 @@ class PolicySpec:
         for i, layer in enumerate(self.layers):
             found[f"policy.{i}.weight"] = layer.weight_shape
             found[f"policy.{i}.bias"] = layer.weight_shape[:1]
+        if isinstance(self.blocks[0], Graph):
+            found[GRAPH] = (self.blocks[0].size,)
         if self.head.log_std == "free":
             found["log_std"] = (self.head.size,)
         if self.observation_clip is not None:
@@ -170,13 +191,43 @@ class PolicySpec:
     def metadata(self) -> dict[str, str]:
         """Return what a published policy says of its network."""
         last = self.layers[-2] if len(self.layers) > 1 else None
+        first = self.blocks[0]
         said = {"format": POLICY_FORMAT, "network": self.network, "activation": "relu"}
-        if isinstance(self.blocks[0], Pixels):
+        if isinstance(first, Graph):
+            return {"format": POLICY_FORMAT, **graph_metadata(first), **self.head.metadata()}
+        if isinstance(first, Pixels):
             said["image_shape"] = ",".join(map(str, self.observation_shape))
         elif isinstance(last, Dense):
             said["activation"] = last.activation or "tanh"
             said |= {"layer_norm": "yes"} if last.layer_norm else {}
         return said | self.head.metadata()
+
+
+def graph_metadata(graph: Graph) -> dict[str, str]:
+    """Return what a published policy says of a network that is none of ours."""
+    shape = ",".join(map(str, graph.observation_shape))
+    return {"network": "onnx", "observation_shape": shape, "num_outputs": str(graph.outputs)}
+
+
+def _graph(metadata: Mapping[str, str], shapes: Shapes) -> Graph:
+    """Return the block of a published network that is none of ours.
+
+    Raises:
+        PolicyError: The metadata or the arrays say none.
+    """
+    shape, outputs = (metadata.get(name, "") for name in ("observation_shape", "num_outputs"))
+    if not _SHAPE.fullmatch(shape):
+        raise PolicyError(f"observation_shape is {shape!r:.80}, expected numbers with commas")
+    if not re.fullmatch(_SIZE, outputs):
+        raise PolicyError(f"num_outputs is {outputs!r:.80}, expected a number from 1")
+    graph = Graph(
+        observation_shape=tuple(int(size) for size in shape.split(",")),
+        outputs=int(outputs),
+        size=math.prod(shapes.get(GRAPH, ())),
+    )
+    if max(math.prod(graph.observation_shape), graph.outputs) > _MAX_NUMBERS:
+        raise PolicyError(f"{shape} observations or {outputs} outputs are too many numbers")
+    return graph
 
 
 def _num_layers(shapes: Shapes) -> int:
@@ -187,7 +238,7 @@ def _num_layers(shapes: Shapes) -> int:
 
 
 def _blocks(
-    network: NetworkName, metadata: Mapping[str, str], weights: list[tuple[int, ...]]
+    network: LayersName, metadata: Mapping[str, str], weights: list[tuple[int, ...]]
 ) -> tuple[Block, ...]:
     """Return the blocks of a published network, given its layers' shapes.
 

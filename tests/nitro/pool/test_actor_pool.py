@@ -9,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.distributions import Normal
 
 from functions.actor.rollout import sample_fragment
@@ -123,9 +124,8 @@ def test_a_gaussian_agents_log_probabilities_are_torchs(shared_system: LocalSyst
 def test_episodes_go_on_from_batch_to_batch(shared_system: LocalSystem) -> None:
     with pool_at(shared_system, "Pendulum-v1", actors=2) as pool:
         agent = Agent(3, 1)
-        pool_map = {"policy_map": "cleanrl"}
-        first = pool.collect(policy_of(agent, **pool_map))
-        second = pool.collect(policy_of(agent, **pool_map))
+        first = pool.collect(policy_of(agent, "cleanrl"))
+        second = pool.collect(policy_of(agent, "cleanrl"))
     np.testing.assert_array_equal(second.observations[0], first.last_observations)
 
 
@@ -458,9 +458,9 @@ def test_what_is_reported_decides_about_the_next_round(shared_system: LocalSyste
 def test_a_policy_that_actors_cannot_run_is_refused_and_nothing_is_launched(
     shared_system: LocalSystem, client: NitroClient
 ) -> None:
-    wrong = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.GELU())
+    wrong = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.GRU(2, 2))
     with pool_at(shared_system) as pool:
-        with pytest.raises(PolicyNotSupportedError, match="GELU"):
+        with pytest.raises(PolicyNotSupportedError, match="returns tuple"):
             pool.collect(wrong)
         with pytest.raises(PolicyNotSupportedError, match="shape"):
             pool.collect(torch.nn.Sequential(torch.nn.Linear(5, 2)))
@@ -521,3 +521,31 @@ def test_several_pools_share_a_system(shared_system: LocalSystem, client: NitroC
             assert not np.array_equal(batches[0].observations[0], batches[1].observations[0])
         jobs = (one.job_id, other.job_id)
     assert all(wait_finished(client, job_id).stop_reason == "user" for job_id in jobs)
+
+
+class Residual(nn.Module):
+    """A policy of CartPole that NumPy does not run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(4, 16), nn.LayerNorm(16), nn.GELU())
+        self.head = nn.Linear(20, 2)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        found: Tensor = self.head(torch.cat([observation, self.body(observation)], 1))
+        return found
+
+
+def test_a_network_of_ones_own_chooses_the_actions(shared_system: LocalSystem) -> None:
+    module = Residual()
+    with pool_at(shared_system, actors=2) as pool:
+        for _ in range(2):
+            batch = pool.collect(module).torch()
+            with torch.no_grad():
+                logits = module(batch.observations.flatten(0, 1))
+                expected = logits.log_softmax(1).gather(1, batch.actions.reshape(-1, 1))
+                torch.testing.assert_close(
+                    batch.log_probs.reshape(-1, 1), expected, rtol=0, atol=1e-5
+                )
+                module.head.weight.mul_(-2)

@@ -1,5 +1,6 @@
 """Policies out of other libraries' weights, by name; what is not supported is refused by name."""
 
+import sys
 from collections import OrderedDict
 
 import numpy as np
@@ -9,7 +10,14 @@ from torch import nn
 
 from nitro.pool.policy import PolicyNotSupportedError
 from nitro.pool.policy_maps import POLICY_MAPS, PolicyMap, named_map, policy_of
+from shared.contracts.environment_spec import (
+    ContinuousActionSpec,
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    ObservationSpec,
+)
 from tests.nitro.pool.pools import Agent
+from tests.nitro.pool.test_policy import environment
 
 
 def test_an_agent_of_cleanrls_has_mean_and_deviation() -> None:
@@ -131,3 +139,64 @@ def test_a_map_that_is_none_is_refused() -> None:
 def test_what_holds_no_weights_is_refused() -> None:
     with pytest.raises(PolicyNotSupportedError, match=r"got list"):
         policy_of([1, 2])
+
+
+def test_other_layers_become_a_graph_where_it_is_known_what_they_observe() -> None:
+    torch.manual_seed(0)
+    agent = Agent(3, 2)
+    first = nn.Linear(3, 4)
+    agent.actor_mean = nn.Sequential(first, nn.GELU(), nn.Linear(4, 2))
+    seen = environment(ContinuousActionSpec(low=(-1.0,) * 2, high=(1.0,) * 2), size=3)
+    policy = policy_of(agent, "cleanrl", environment=seen)
+    assert policy.graph is not None
+    assert (policy.weights, policy.action_mapping) == ((), "clip")
+    observation = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    with torch.no_grad():
+        expected = agent.actor_mean(torch.from_numpy(observation)).numpy()
+    acted = policy.numpy(seen)
+    np.testing.assert_allclose(acted.mode(observation), expected, rtol=1e-5, atol=1e-6)
+    _, log_prob = acted.sample(observation, np.random.default_rng(0))
+    assert log_prob.shape == (6,)
+    nn.init.zeros_(first.weight)
+    np.testing.assert_array_equal(policy.numpy(seen).mode(observation), acted.mode(observation))
+
+
+def test_a_graph_joins_all_parts_and_sees_images() -> None:
+    torch.manual_seed(0)
+    module = nn.ModuleDict(
+        {
+            "body": nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten()),
+            "head": nn.Linear(2 * 6 * 6, 4),
+        }
+    )
+    seen = EnvironmentSpec(
+        env_id="Toy-v0",
+        observation=ObservationSpec(shape=(3, 8, 8), dtype="uint8"),
+        action=DiscreteActionSpec(n=4),
+        max_episode_steps=None,
+        versions={},
+    )
+    policy = policy_of(module, PolicyMap(layers=("body", "head")), environment=seen)
+    images = np.random.default_rng(0).integers(0, 256, (5, 3, 8, 8), np.uint8)
+    with torch.no_grad():
+        expected = module["head"](module["body"](torch.from_numpy(images).float())).numpy()
+    np.testing.assert_allclose(policy.numpy(seen).outputs(images), expected, rtol=1e-4, atol=1e-3)
+    assert len(policy.encoded(seen)) > 100
+
+
+def test_a_module_that_makes_no_graph_is_refused() -> None:
+    seen = environment(DiscreteActionSpec(n=2), size=2)
+    module = nn.Sequential(OrderedDict(body=nn.LSTM(2, 2), head=nn.Linear(2, 2)))
+    with pytest.raises(PolicyNotSupportedError, match="cannot be published: Sequential failed"):
+        policy_of(module, environment=seen)
+    with pytest.raises(PolicyNotSupportedError, match="3 outputs, and the environment"):
+        policy_of(nn.Sequential(nn.Linear(2, 3), nn.GELU()), environment=seen).encoded(seen)
+
+
+def test_a_graph_without_its_packages_is_refused_with_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    seen = environment(DiscreteActionSpec(n=2), size=2)
+    with pytest.raises(PolicyNotSupportedError, match=r"pip install 'nitro-rl\[export\]'"):
+        policy_of(nn.Sequential(nn.Linear(2, 2), nn.GELU()), environment=seen)

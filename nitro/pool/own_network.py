@@ -1,0 +1,26 @@
+"""The ONNX graph of a network that the program wrote itself; only this needs torch."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nitro.pool.policy import OwnGraph
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def graph_of(
+    parts: "Sequence[nn.Module]", observation_shape: tuple[int, ...], *, is_image: bool
+) -> OwnGraph:
+    """Return the graph of modules one after the other, from observations to outputs.
+
+    Raises:
+        PolicyError: They make no graph that does the same, or a package is missing.
+    """
+    from torch import nn
+
+    from learning.networks.onnx_export import onnx_graph
+
+    module = parts[0] if len(parts) == 1 else nn.Sequential(*parts)
+    block, onnx = onnx_graph(module, observation_shape, is_image=is_image)
+    return OwnGraph(block=block, onnx=onnx)
