@@ -8,12 +8,43 @@ from typing import Any, cast
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, MultiBinary, MultiDiscrete, flatten, flatten_space
 from numpy.typing import NDArray
 
-from shared.environments.spaces import checked_observation, is_image
+from shared.environments.parts import Part, parts
+from shared.environments.spaces import checked_observation, has_parts, is_image
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+
+
+class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Puts all parts into one vector, choices as one 1 among zeros, as Gymnasium's `flatten` does.
+
+    Unlike that, it names the part that is not what the space says.
+    """
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        self._parts = tuple(parts(env.observation_space))
+        self._box = cast("Box", flatten_space(env.observation_space))
+        self.observation_space = self._box
+
+    def observation(self, observation: object) -> NDArray[Any]:
+        """Return the numbers in a row."""
+        rows = [_row(part, observation) for part in self._parts]
+        return np.concatenate(rows).astype(self._box.dtype, copy=False)
+
+
+def _row(part: Part, observation: object) -> NDArray[Any]:
+    value, space = part.of(observation), part.space
+    try:
+        if isinstance(space, Box):
+            return checked_observation(value, space).reshape(-1)
+        if not space.contains(value):
+            raise ValueError(f"{value!r:.100} is not in {space}")
+        return np.asarray(flatten(space, value))
+    except (ValueError, TypeError, IndexError) as error:
+        raise ValueError(f"part {part.name or 'observation'}: {error}") from error
 
 
 class VectorObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -77,6 +108,8 @@ def adapted(env: Env) -> Env:
 
     Its spaces have passed the checks of `shared.environments.spaces`.
     """
+    if has_parts(env.observation_space):
+        env = PartsObservation(env)
     observation, action = cast("Box", env.observation_space), env.action_space
     if is_image(observation):
         shape = observation.shape

@@ -17,7 +17,7 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
-from shared.environments.flattening import flattening_advice
+from shared.environments.parts import obstacle
 from shared.policy.head import MAX_CHOICES
 
 MIN_IMAGE_SIDE = 36
@@ -39,6 +39,11 @@ def is_image(space: Space[Any]) -> bool:
     return sorted(space.shape)[-2] >= MIN_IMAGE_SIDE
 
 
+def has_parts(space: Space[Any]) -> bool:
+    """Whether observations have several parts, or are choices: policies see them as a vector."""
+    return isinstance(space, Dict | Tuple | Discrete | MultiBinary | MultiDiscrete)
+
+
 def check_observation_space(env_id: str, space: Space[Any]) -> None:
     """Refuse observations that no policy of ours could take.
 
@@ -46,9 +51,11 @@ def check_observation_space(env_id: str, space: Space[Any]) -> None:
         UnsupportedEnvironment: With the reason.
     """
     seen = f"env_id {env_id!r} has observations {space!s:.200}"
-    if isinstance(space, Dict | Tuple | Discrete | MultiBinary | MultiDiscrete):
-        advice = flattening_advice(space, image_side=MIN_IMAGE_SIDE, most_values=_MAX_VALUES)
-        raise UnsupportedEnvironment(f"{seen}; supported are boxes of numbers; {advice}")
+    if has_parts(space):
+        why_not = obstacle(space, image_side=MIN_IMAGE_SIDE, most_values=_MAX_VALUES)
+        if why_not is not None:
+            raise UnsupportedEnvironment(f"{seen}; {why_not}")
+        return
     if not (isinstance(space, Box) and space.dtype.kind in _NUMBERS):
         raise UnsupportedEnvironment(f"{seen}; supported are boxes of real numbers")
     num_values = int(np.prod(space.shape, dtype=np.int64))

@@ -16,6 +16,7 @@ from gymnasium import wrappers
 
 from shared.contracts.job_spec import WrapperRef
 from shared.environments.bound_action import BoundAction
+from shared.environments.leave_out import LeaveOut
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.environments.told_errors import error_text
 
@@ -30,6 +31,7 @@ _REGISTERED: dict[str, MakeWrapper] = {
     "FlattenObservation": wrappers.FlattenObservation,
     "FrameStackObservation": wrappers.FrameStackObservation,
     "GrayscaleObservation": wrappers.GrayscaleObservation,
+    "LeaveOut": LeaveOut,
     "RescaleObservation": wrappers.RescaleObservation,
     "StickyAction": wrappers.StickyAction,
     "TimeAwareObservation": wrappers.TimeAwareObservation,

@@ -79,7 +79,7 @@ class OddEnvironment(gymnasium.Env[Any, Any]):
 
 
 class TwoParts(OddEnvironment):
-    """Observations in two parts, which only a wrapper makes a vector."""
+    """Observations in two parts."""
 
     observation_space = Dict(first=Discrete(2), second=Discrete(3))
 

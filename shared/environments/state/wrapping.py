@@ -6,8 +6,14 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces, wrappers
 
-from shared.environments.adapters import ChannelsFirst, FlatAction, VectorObservation
+from shared.environments.adapters import (
+    ChannelsFirst,
+    FlatAction,
+    PartsObservation,
+    VectorObservation,
+)
 from shared.environments.bound_action import BoundAction
+from shared.environments.leave_out import LeaveOut
 from shared.environments.state.keeper import (
     STATELESS,
     Arrays,
@@ -88,6 +94,7 @@ def _set_checked(checker: Any, _state: Arrays) -> None:  # noqa: ANN401
 
 
 WRAPPERS: dict[type, Keeper] = {
+    PartsObservation: STATELESS,
     VectorObservation: STATELESS,
     ChannelsFirst: STATELESS,
     FlatAction: STATELESS,
@@ -95,6 +102,7 @@ WRAPPERS: dict[type, Keeper] = {
     wrappers.OrderEnforcing: Keeper(_get_order, _set_order),
     wrappers.PassiveEnvChecker: Keeper(STATELESS.get, _set_checked),
     BoundAction: STATELESS,
+    LeaveOut: STATELESS,
     wrappers.ClipReward: STATELESS,
     wrappers.FlattenObservation: STATELESS,
     wrappers.GrayscaleObservation: STATELESS,

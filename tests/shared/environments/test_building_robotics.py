@@ -2,31 +2,25 @@
 
 import pytest
 
-from shared.contracts.job_spec import EnvironmentRef, WrapperRef
+from shared.contracts.job_spec import EnvironmentRef
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-_FLAT = (WrapperRef(name="FlattenObservation"),)
 
 
 @pytest.mark.parametrize(
     ("env_id", "size"), [("FetchReach-v4", 16), ("AntMaze_UMaze-v5", 109), ("HandReach-v3", 93)]
 )
-def test_robots_are_built_and_a_wrapper_makes_vectors_of_their_parts(
-    env_id: str, size: int
-) -> None:
+def test_robots_are_built_and_their_parts_are_a_vector(env_id: str, size: int) -> None:
     pytest.importorskip("gymnasium_robotics")
-    with pytest.raises(UnsupportedEnvironment, match=r"wrappers=\[\{name: FlattenObservation\}\]"):
-        describe(EnvironmentRef(env_id=env_id))
-    described = describe(EnvironmentRef(env_id=env_id, wrappers=_FLAT))
-    assert described.observation.shape == (size,)
+    assert describe(EnvironmentRef(env_id=env_id)).observation.shape == (size,)
 
 
 def test_tasks_of_dm_control_are_built_and_refused_for_their_short_seeds_alone() -> None:
     pytest.importorskip("dm_control")
     pytest.importorskip("shimmy")
-    ref = EnvironmentRef(env_id="dm_control/walker-walk-v0", wrappers=_FLAT)
+    ref = EnvironmentRef(env_id="dm_control/walker-walk-v0")
     env = make_environment(ref)
     assert env.reset(seed=1)[0].shape == (24,)
     env.step(env.action_space.sample())

@@ -1,0 +1,101 @@
+"""The parts of an observation: their names, and which of them no vector can be made of."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Space, Text, Tuple, flatten_space
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an observation that has no parts itself."""
+
+    keys: tuple[str | int, ...]
+    """Where it lies; empty where the observation is the part."""
+    space: Space[Any]
+
+    @property
+    def name(self) -> str:
+        """Its keys with dots between them."""
+        return ".".join(map(str, self.keys))
+
+    def of(self, observation: Any) -> Any:  # noqa: ANN401 - whatever the environment gives
+        """Return its value in an observation.
+
+        Raises:
+            ValueError: The observation does not have it.
+        """
+        for key in self.keys:
+            try:
+                observation = observation[key]
+            except (KeyError, IndexError, TypeError):
+                raise ValueError(f"the observation has no part {self.name}") from None
+        return observation
+
+
+def parts(space: Space[Any], keys: tuple[str | int, ...] = ()) -> Iterator[Part]:
+    """Yield all parts, in the order in which Gymnasium flattens them."""
+    if isinstance(space, Dict):
+        for key, part in space.spaces.items():
+            yield from parts(part, (*keys, key))
+    elif isinstance(space, Tuple):
+        for index, part in enumerate(space.spaces):
+            yield from parts(part, (*keys, index))
+    else:
+        yield Part(keys, space)
+
+
+def obstacle(space: Space[Any], *, image_side: int, most_values: int) -> str | None:
+    """Return why parts cannot be put into one vector, and what helps; None if they can.
+
+    Args:
+        space: Of the observations; no box.
+        image_side: Pixels from which on a part of bytes is a picture.
+        most_values: Numbers that an observation may have.
+    """
+    found = list(parts(space))
+    for part in found:
+        if "mask" in part.name.lower():
+            return (
+                f"its part {part.name} looks like a mask of actions, which policies here would not "
+                f"obey: leave it out, and let forbidden actions do nothing; {_leaving_out([part])}"
+            )
+        if _is_picture(part.space, image_side):
+            others = [each for each in found if each is not part]
+            rest = f": leave out the others; {_leaving_out(others)}" if others else ""
+            return (
+                f"its part {part.name or 'of pixels'} is a picture, which only a network for images"
+                f" learns from{rest}"
+            )
+        if not _is_numeric(part.space):
+            return (
+                f"its part {part.name} ({part.space!s:.60}) cannot be made numbers: leave it out; "
+                f"{_leaving_out([part])}"
+            )
+    flat = flatten_space(space)
+    if not isinstance(flat, Box) or int(np.prod(flat.shape)) > most_values:
+        return "keep fewer numbers with a wrapper of your own (docs/environments.md, Wrappers)"
+    return None
+
+
+def _is_numeric(space: Space[Any]) -> bool:
+    if isinstance(space, Text):  # Gymnasium makes numbers of its letters
+        return False
+    try:
+        flatten_space(space)
+    except Exception:  # a space of somebody else's may raise anything
+        return False
+    return True
+
+
+def _leaving_out(left_out: list[Part]) -> str:
+    names = ",".join(part.name for part in left_out)
+    return f'wrappers=[{{name: LeaveOut, kwargs: {{parts: "{names}"}}}}]'
+
+
+def _is_picture(space: Space[Any], side: int) -> bool:
+    is_bytes = isinstance(space, Box) and space.dtype == np.uint8
+    shape = space.shape or ()
+    return is_bytes and len(shape) >= 2 and sorted(shape)[-2] >= side

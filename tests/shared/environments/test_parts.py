@@ -1,0 +1,179 @@
+"""Observations of several parts: one vector, as Gymnasium flattens them; advice elsewhere works."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    flatten,
+    flatten_space,
+)
+
+from shared.contracts.job_spec import EnvironmentRef, WrapperRef
+from shared.environments.building import describe, make_environment
+from shared.environments.spaces import UnsupportedEnvironment
+
+VECTOR = Box(-1, 1, (3,), np.float32)
+CAMERA = Box(0, 255, (64, 64, 3), np.uint8)
+_NAME = "Odd/Parts-v0"
+
+
+class Words(Space[str]):
+    """A space of somebody else's, as MiniGrid's missions."""
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        return "open the red door"
+
+
+class Parts(gymnasium.Env[Any, Any]):
+    """Has spaces, and ends at once."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, observation: Space[Any]) -> None:
+        self.observation_space = observation
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.given(), {}
+
+    def given(self) -> Any:
+        return self.observation_space.sample()
+
+    def step(self, action: object) -> Any:
+        return self.given(), 1.0, True, False, {}
+
+
+class Broken(Parts):
+    """Gives something else than its space says."""
+
+    def __init__(self, observation: Space[Any], gives: Any) -> None:
+        super().__init__(observation)
+        self._gives = gives
+
+    def given(self) -> Any:
+        return self._gives
+
+
+def refusal(space: Space[Any]) -> str:
+    """Return how observations of a space are refused."""
+    with pytest.raises(UnsupportedEnvironment) as refused:
+        described(space)
+    return str(refused.value)
+
+
+@contextmanager
+def registered(make: Callable[[], Parts]) -> Iterator[None]:
+    gymnasium.register(_NAME, entry_point=lambda **_: make())
+    try:
+        yield
+    finally:
+        del gymnasium.registry[_NAME]
+
+
+def described(space: Space[Any], *wrappers: WrapperRef) -> Any:
+    with registered(lambda: Parts(space)):
+        return describe(EnvironmentRef(env_id=_NAME, wrappers=wrappers))
+
+
+def leave_out(names: str) -> WrapperRef:
+    return WrapperRef(name="LeaveOut", kwargs={"parts": names})
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Discrete(3, start=5),
+        MultiDiscrete([2, 3]),
+        MultiBinary(4),
+        Dict(z=VECTOR, b=Dict(c=Discrete(3), a=Box(0, 9, (2, 2), np.int64))),
+        Tuple((VECTOR, Dict(a=MultiBinary(2)), VECTOR)),
+        Dict(image=Box(0, 255, (7, 7, 3), np.uint8), direction=Discrete(4)),
+    ],
+    ids=str,
+)
+def test_parts_become_the_vector_that_gymnasium_makes_of_them(space: Space[Any]) -> None:
+    with registered(lambda: Parts(space)):
+        env = make_environment(EnvironmentRef(env_id=_NAME))
+        spec = describe(EnvironmentRef(env_id=_NAME)).observation
+    assert (spec.shape, spec.dtype) == (flatten_space(space).shape, "float32")
+    space.seed(7)
+    expected = flatten(space, space.sample())
+    seen, _ = env.reset(seed=7)
+    np.testing.assert_array_equal(seen, expected)
+    assert seen.dtype == env.observation_space.dtype
+
+
+@pytest.mark.parametrize(
+    ("gives", "says"),
+    [
+        ({"a": np.zeros(3, np.float32)}, "no part b.c"),
+        ({"a": np.zeros(2, np.float32), "b": {"c": 0}}, r"part a: .*shape \(2,\)"),
+        ({"a": np.zeros(3, np.float32), "b": {"c": 3}}, r"part b.c: 3 is not in Discrete\(3\)"),
+        ({"a": np.zeros(3, np.float32), "b": {"c": -1}}, "part b.c: -1 is not in"),
+        ("none at all", "no part a"),
+    ],
+    ids=["missing", "shape", "too large", "negative", "no dictionary"],
+)
+def test_a_part_that_is_not_what_its_space_says_is_named(gives: Any, says: str) -> None:
+    space = Dict(a=VECTOR, b=Dict(c=Discrete(3)))
+    with (
+        registered(lambda: Broken(space, gives)),
+        pytest.raises(UnsupportedEnvironment, match=says),
+    ):
+        describe(EnvironmentRef(env_id=_NAME))
+
+
+@pytest.mark.parametrize(
+    ("space", "says", "size"),
+    [
+        (
+            Dict(image=Box(0, 255, (7, 7, 3), np.uint8), mission=Words()),
+            "part mission .*numbers",
+            (147,),
+        ),
+        (Dict(observation=VECTOR, action_mask=MultiBinary(3)), "part action_mask .*mask", (3,)),
+        (Dict(state=VECTOR, eyes=Dict(left=CAMERA)), "part eyes.left is a picture", (3, 64, 64)),
+        (Tuple((VECTOR, CAMERA)), "part 1 is a picture", (3, 64, 64)),
+    ],
+    ids=["words", "mask", "cameras", "a camera"],
+)
+def test_what_is_no_vector_is_refused_with_the_wrapper_that_leaves_it_out(
+    space: Space[Any], says: str, size: tuple[int, ...]
+) -> None:
+    text = refusal(space)
+    assert re.search(says, text)
+    advised = re.search(r'wrappers=\[\{name: LeaveOut, kwargs: \{parts: "(.*)"\}\}\]', text)
+    assert advised is not None
+    assert described(space, leave_out(advised[1])).observation.shape == size
+
+
+def test_observations_that_are_too_large_are_refused() -> None:
+    assert "keep fewer numbers" in refusal(Discrete(2**21))
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ("eye", "no part 'eye'; there are: state, eyes.left, eyes.right"),
+        ("eyes, state", "no part of the observations would remain"),
+    ],
+)
+def test_what_cannot_be_left_out_is_told(names: str, says: str) -> None:
+    space = Dict(state=VECTOR, eyes=Dict(left=VECTOR, right=VECTOR))
+    with pytest.raises(UnsupportedEnvironment, match=f"LeaveOut cannot be .*{says}"):
+        described(space, leave_out(names))
+    assert described(space, leave_out("eyes.left")).observation.shape == (6,)
+    assert described(space, leave_out("eyes")).observation.shape == (3,)
