@@ -34,7 +34,7 @@ from benchmarks.records.first_results import (
     read_results,
     tried_table,
 )
-from benchmarks.references import SeedTrainer, positive
+from benchmarks.seed_trainer import SeedTrainer
 from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_INTERRUPTED, CommandError
 from nitro.runs.checkpoints import read_policy
@@ -175,7 +175,7 @@ def settings_of(spec: JobSpec) -> str:
 
 def _ours(trainer: SeedTrainer, spec: JobSpec, *, steps: int) -> FirstResult:
     environment = describe_environment()
-    folder = trainer.runs_dir / trainer.train(spec).job_id
+    folder = trainer.train(spec)
     results = [line.result for line in read_run(folder).rounds if line.result is not None]
     return FirstResult(
         env_id=spec.env_id,
@@ -231,6 +231,21 @@ def _theirs(env_id: str, *, steps: int, seed: int) -> FirstResult:
         environment=environment,
         **answer,
     )
+
+
+def positive(text: str) -> int:
+    """Return a whole number above 0; argparse names the option beside what is wrong.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return number
 
 
 def parser() -> argparse.ArgumentParser:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.references import positive
+from benchmarks.first_results import positive
 
 REPOSITORY = Path(__file__).parents[2]
 _TOKEN = "a-token-of-the-flood"

@@ -1,13 +1,16 @@
 """From what is asked to the jobs of a grid."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nitro.errors import CommandError
 from nitro.sweeps.grid import expand, settings_of
-from nitro.sweeps.spec import SweepSpec
+from nitro.sweeps.spec import SweepSpec, sweep_spec
 from shared.contracts.job_spec import NO_CAP_USD
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "sweeps"
 
 
 def sweep(**fields: Any) -> SweepSpec:
@@ -83,3 +86,12 @@ def test_short_forms_are_those_of_the_command_line() -> None:
 def test_what_is_wrong_is_named(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(CommandError, match=message):
         expand(sweep(**fields))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_are_sweeps_of_a_million_steps(path: Path) -> None:
+    rows = expand(sweep_spec(path, {}))
+    assert {row.seed for row in rows} >= {1, 2, 3}
+    for row in rows:
+        per_round = row.spec.actors.min * row.spec.steps_of(row.spec.actors.min)
+        assert 0 <= row.spec.stop.max_rounds * per_round - 1_000_000 < per_round
