@@ -14,7 +14,12 @@ from shared.contracts.rounds import RoundRecord
 
 def was_cut(job: Job) -> bool:
     """Whether a job was told to stop, and did so before its last round."""
-    return job.stop_reason == "user" and job.progress.rounds < job.spec.stop.max_rounds
+    return job.stop_reason == "user" and not made_all_rounds(job)
+
+
+def made_all_rounds(job: Job) -> bool:
+    """Whether nothing is left of a job to resume."""
+    return job.progress.rounds >= job.spec.stop.max_rounds
 
 
 def outcome_of(client: NitroClient, job: Job, *, end_steps: int | None) -> Outcome:

@@ -14,7 +14,7 @@ from nitro.client.errors import AWAY, ApiError, ApiUnreachableError
 from nitro.client.follow import PATIENCE_S, stop_unfinished
 from nitro.sweeps.folder import SweepFolder
 from nitro.sweeps.money import left_usd, next_cap_usd, share_usd
-from nitro.sweeps.outcome import has_reached, outcome_of, was_cut
+from nitro.sweeps.outcome import has_reached, made_all_rounds, outcome_of, was_cut
 from nitro.sweeps.rows import DONE, Outcome, Row, RowStatus, reached
 from shared.contracts.jobs import FINISHED, Job
 
@@ -190,7 +190,7 @@ class Runner:
     def _resume(self, index: int, job_id: str, *, before: Row) -> None:
         """Go on with a row's job, unless it goes on or has come to its end without that."""
         job = self._client.get(job_id)
-        if job.status not in FINISHED or not job.can_go_on:
+        if job.status not in FINISHED or not job.can_go_on or made_all_rounds(job):
             return
         cap = self._rows[index].cap_usd
         raised = cap if cap is not None and cap > job.spec.stop.budget_usd else None
@@ -235,10 +235,8 @@ class Runner:
             left = max(0.0, job.spec.stop.budget_usd - outcome.spent_usd)
             why = f"its {job.spec.stop.budget_usd:.4f} USD were used up"
             self._set(index, status="waiting", refused_usd=left, **ended | {"reason": why})
-        elif was_cut(job):
-            self._set(index, status=_stopped(row, outcome), **ended)
         else:
-            self._set(index, status="finished", **ended)
+            self._set(index, status=_ended(row, job, outcome), **ended)
 
     def _revived(self, row: Row) -> Row:
         """Return a row as it goes on in this process."""
@@ -247,11 +245,11 @@ class Runner:
         if row.status != "open" or row.job_id is None:
             return row
         job = self._client.get(row.job_id)
-        if job.status != "stopped" or not was_cut(job):
+        if job.status != "stopped" or job.stop_reason != "user":
             return row
         # It was told to stop before this process: at its mark, or by Ctrl-C.
         outcome = outcome_of(self._client, job, end_steps=row.end_steps)
-        cut = _stopped(row, outcome) == "stopped"
+        cut = _ended(row, job, outcome) == "stopped"
         return row.model_copy(update={"status": "waiting"}) if cut else row
 
     def _ended(self) -> list[Row]:
@@ -271,10 +269,13 @@ class Runner:
             self._view.show(self._rows, self._jobs)
 
 
-def _stopped(row: Row, outcome: Outcome) -> RowStatus:
-    """Return how a row stands whose job was told to stop."""
+def _ended(row: Row, job: Job, outcome: Outcome) -> RowStatus:
+    """Return how a row stands whose job came to its end, or was told to stop.
+
+    A job that went on to its end beyond the rung of its row is paused there like any other.
+    """
     if row.pause_steps is not None and reached(outcome.curve, row.pause_steps):
         return "paused"
     if row.end_steps is not None and reached(outcome.curve, row.end_steps):
         return "finished"
-    return "stopped"
+    return "stopped" if was_cut(job) else "finished"

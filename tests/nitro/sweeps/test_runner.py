@@ -15,7 +15,7 @@ from nitro.sweeps.rows import Row
 from nitro.sweeps.runner import Runner
 from nitro.sweeps.spec import SweepSpec
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job
+from shared.contracts.jobs import FINISHED, Job
 from tests.nitro.conftest import TINY
 
 JOB = {name: value for name, value in TINY.items() if name != "env_id"} | {"preset": "paper"}
@@ -148,6 +148,36 @@ def test_a_job_of_which_nobody_noted_the_id_is_not_submitted_twice(
     assert row.status == "finished"
 
 
+def test_a_command_killed_again_and_again_leaves_caps_within_the_budget(
+    client: NitroClient, begin: Callable[..., SweepFolder], shared_system: Any
+) -> None:
+    """It dies whenever a job has begun; nobody looks after the jobs then."""
+    ids: list[str] = []
+
+    class Dying(NitroClient):
+        def submit(self, spec: JobSpec, *, idempotency_key: str | None = None) -> Job:
+            job = super().submit(spec, idempotency_key=idempotency_key)
+            if job.job_id not in ids:
+                ids.append(job.job_id)
+                raise KeyboardInterrupt
+            return job
+
+    refused = run(client, begin(seeds="1", name="poor", budget_usd=0.001))
+    budget = 2 * float(refused[0].reason.rpartition("$")[2].split()[0])
+    folder = begin(seeds="3", budget_usd=budget)
+    with Dying(shared_system.api_url, shared_system.token) as dying:
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                run(dying, folder)
+            jobs = [client.get(job_id) for job_id in ids]
+            most = [j.spent_usd if j.status in FINISHED else j.spec.stop.budget_usd for j in jobs]
+            assert sum(most) <= budget
+    assert len(ids) == 3
+    rows = run(client, folder)
+    assert [row.job_id for row in rows] == ids
+    assert sum(row.spent_usd for row in rows) <= budget
+
+
 def test_an_end_by_steps_counts_the_first_evaluation_behind_it(
     client: NitroClient, begin: Callable[..., SweepFolder]
 ) -> None:
@@ -177,6 +207,20 @@ def test_a_job_told_to_stop_after_its_last_round_is_finished(
         (row,) = run(late, begin(seeds="1", name="late"))
     assert row.status == "finished"
     assert curve(row) == curve(whole)
+
+
+def test_a_job_that_went_to_its_end_beyond_its_rung_pauses_there_and_is_promoted(
+    client: NitroClient, begin: Callable[..., SweepFolder]
+) -> None:
+    """However fast its last rounds were: so a search has the same rows each time."""
+    folder = begin(seeds="1")
+    (row,) = folder.rows()
+    folder.write([row.model_copy(update={"pause_steps": 1.0})])
+    (paused,) = run(client, folder)
+    assert paused.status == "paused"
+    folder.write([paused.model_copy(update={"status": "waiting", "pause_steps": None})])
+    (whole,) = run(client, folder)
+    assert (whole.status, whole.job_id) == ("finished", paused.job_id)
 
 
 def curve(row: Row) -> object:
