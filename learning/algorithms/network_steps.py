@@ -194,8 +194,9 @@ class NetworkSteps:
                     policy_version=policy_version,
                 )
                 with recorder(network.flat.device) as recording:
-                    # What waits for other processes is not recorded.
-                    alone = recording if group is None else recording and Unrecorded()
+                    # What waits for other processes, or is unknown, is not recorded.
+                    is_alone = group is None and network.is_ours
+                    alone = recording if is_alone else recording and Unrecorded()
                     return take_steps(
                         minibatches.tensors(), self.adam, of_all(by_torch), recorder=alone
                     )

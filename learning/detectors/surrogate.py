@@ -81,7 +81,7 @@ def leaves(
     named = {
         name: value.detach().requires_grad_()
         for name, value in values.items()
-        if not (policy_only and name.startswith("value."))
+        if network.is_of_policy(name) or not policy_only
     }
     return dict(sorted(named.items(), key=lambda item: item[0] == "log_std"))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from learning.arrays import Array, Floats
@@ -51,6 +52,7 @@ class ActorCritic(nn.Module):
 
     Parameters of the policy are named `policy.{i}.weight` and `policy.{i}.bias` for layers
     i = 0, 1, ... and `log_std` if there is one; all others belong to the value function alone.
+    `is_of_policy` tells the two apart also where a network has names of its own.
     """
 
     spec: PolicySpec
@@ -64,6 +66,8 @@ class ActorCritic(nn.Module):
     """The same of the value function; layers shared with the policy are not repeated."""
     log_std: nn.Parameter | None
     """Free log-standard deviations # [A], if they are no outputs of the network."""
+    is_ours = True
+    """Whether all of it is known here, so that its steps can be recorded."""
 
     def __init__(self, spec: PolicySpec, value: Sequence[Block]) -> None:
         """Lay the network out with all parameters zero; `build_network` initialises them.
@@ -135,6 +139,18 @@ class ActorCritic(nn.Module):
         """Return what `policy_outputs` would with these parameters, by name, for autograd."""
         raw = forward(self.spec.blocks, self.layers("policy", parameters), observation)
         return with_log_std(raw, parameters.get("log_std"))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return copies of the policy's arrays, as actors load them."""
+        return {
+            name: parameter.detach().cpu().numpy().copy()
+            for name, parameter in self.named_parameters()
+            if self.is_of_policy(name)
+        }
+
+    def is_of_policy(self, name: str) -> bool:
+        """Say whether a parameter of this name is the policy's, not of the value function alone."""
+        return not name.startswith("value.")
 
     @abstractmethod
     def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:

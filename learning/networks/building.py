@@ -2,13 +2,12 @@
 
 No shared layers, zero biases at the start, and a Gaussian policy whose log-standard deviations are
 the second half of the policy's outputs (RLlib's form) or a free vector (CleanRL's). For images see
-`learning.networks.conv_network`.
+`learning.networks.conv_network`, for networks of one's own `learning.networks.own_network`.
 """
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -16,12 +15,13 @@ from torch import Tensor, nn
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.conv_network import ConvActorCritic
 from learning.networks.mlp_network import MlpActorCritic
+from learning.networks.own_network import build_own_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.policy.blocks import Dense, dense_blocks
 from shared.policy.spec import PolicySpec
 
-PolicyPayload = tuple[dict[str, NDArray[np.float32]], dict[str, str]]
+PolicyPayload = tuple[dict[str, NDArray[Any]], dict[str, str]]
 """Named arrays and metadata, as `policy_payload` returns them."""
 
 Initialisation = Literal["normc", "orthogonal"]
@@ -51,7 +51,20 @@ def build_network(
 
     Draws from a generator of its own: torch's global random state is left alone.
     """
-    network = _zero_network(environment, hyperparameters)
+    network: ActorCritic
+    if hyperparameters.network:
+        spec = PolicySpec.of(environment, hyperparameters)
+        network = build_own_network(hyperparameters.network, environment, spec, seed=seed)
+    else:
+        network = _initialised(_zero_network(environment, hyperparameters), hyperparameters, seed)
+    if torch.device(device).type != "cpu":
+        network.flatten(device=device)
+    return network
+
+
+def _initialised(
+    network: ActorCritic, hyperparameters: CommonHyperparameters, seed: int
+) -> ActorCritic:
     generator = torch.Generator().manual_seed(seed)
     form = hyperparameters.initialisation
     parts: tuple[tuple[Place, nn.ModuleList], ...] = (
@@ -63,8 +76,6 @@ def build_network(
         for weight in hidden:
             initialise(weight, form, "hidden", generator=generator)
         initialise(output, form, place, generator=generator)
-    if torch.device(device).type != "cpu":
-        network.flatten(device=device)
     return network
 
 
@@ -91,12 +102,7 @@ def policy_payload(network: ActorCritic) -> PolicyPayload:
     Arrays are copies, so later updates do not show; what normalises observations is not the
     network's.
     """
-    arrays = {
-        name: parameter.detach().cpu().numpy().copy()
-        for name, parameter in network.named_parameters()
-        if not name.startswith("value.")
-    }
-    return arrays, network.spec.metadata()
+    return network.arrays(), network.spec.metadata()
 
 
 def initialise(

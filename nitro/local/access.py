@@ -15,11 +15,13 @@ from nitro.hints import Place
 from nitro.local.own_environments import (
     actor_variables,
     kept_maker,
+    learner_variables,
     own_packages,
     require_registered,
     write_module,
 )
 from nitro.local.own_files import files_source, require_no_files
+from nitro.local.plan import learner_name
 from nitro.local.state_folder import StateFolder
 from nitro.local.system import LocalSystem
 from nitro.runs.reading import find_run, is_here, read_job
@@ -69,6 +71,7 @@ def open_api(
     parallel: int | None = None,
     learner_ranks: int | None = None,
     environment_packages: Sequence[str] | None = None,
+    networks: Sequence[str] = (),
     tell: Callable[[str], object],
 ) -> Iterator[Api]:
     """Connect to the API that is meant or is up here, or else start the local system.
@@ -87,6 +90,7 @@ def open_api(
         parallel: How many of them the user asked for; None where nobody did.
         learner_ranks: Processes that share a learner's gradient steps; None for one, as a rule.
         environment_packages: Of environments of one's own, for a local system that is started.
+        networks: Of one's own, for the learner of a local system that is started.
         tell: Takes a line on what is used or started.
 
     Raises:
@@ -106,6 +110,9 @@ def open_api(
             max_concurrency=max(_FEWEST_INVOCATIONS, learners * most_actors),
             cache_url=settings.cache_address,
             actor_variables=actor_variables(packages),
+            environment=dict.fromkeys(
+                map(learner_name, range(learners)), learner_variables(networks)
+            ),
             job_id=resume and _job_id(resume, runs_dir),
             key=key,
         )
@@ -122,6 +129,7 @@ def open_api(
         "--parallel": parallel,
         "--learner-ranks": learner_ranks,
         "--environment-package": environment_packages,
+        "--network": networks or None,
     }
     for option, value in local.items():
         if value is not None:

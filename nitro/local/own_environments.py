@@ -157,6 +157,21 @@ def require_admitted_here(job: Job) -> None:
         raise JobRefusedError(text, exit_code=error.exit_code) from error
 
 
+def learner_variables(networks: Sequence[str]) -> dict[str, str]:
+    """Return the settings of a local learner that is to know networks of one's own.
+
+    Args:
+        networks: As `nitro.python.makers.maker_name` returns them; their modules are imported here.
+    """
+    if not networks:
+        return {}
+    modules = (name.partition(":")[0] for name in networks if ".py" not in name)
+    return {
+        "NITRO_NETWORKS": ",".join(networks),
+        "PYTHONPATH": module_path(folders_of(modules)),
+    }
+
+
 def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     """Return the settings of the local system's actors.
 

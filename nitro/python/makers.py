@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 Maker = Callable[..., Any]
 """Returns a Gymnasium environment; takes a job's `env_kwargs`."""
+_EXPECTED = {
+    "env": "must be the name of a registered environment, or a function or class that makes one, "
+    "got {}: give its arguments as env_kwargs={{...}}",
+    "network": "must be a class or function that makes a torch module for an environment, got {}: "
+    "give the class itself, which the learner calls in its own process",
+}
+"""By argument."""
 WriteFile = Callable[[str, str], str]
 """Keeps a Python source under a stem that it is given, and returns the file's name for actors."""
 _FILE = "a file of its own, such as my_env.py"
@@ -30,31 +37,29 @@ _KNOWN_EVERYWHERE = frozenset({"gymnasium", "ale_py", "shared"})
 """Top packages whose environments every actor knows."""
 
 
-def maker_name(maker: Maker, write: WriteFile | None = None) -> str:
+def maker_name(maker: Maker, write: WriteFile | None = None, *, argument: str = "env") -> str:
     """Return the name that actors import a function or class by: `module:name`, or `file.py:name`.
 
     Args:
         maker: The function or class.
         write: Keeps what a notebook defines in a file; None refuses it.
+        argument: What it was given as, for errors.
 
     Raises:
         CommandError: They could not; says what to do.
     """
     if not (inspect.isfunction(maker) or inspect.isclass(maker)):
-        raise CommandError(
-            "env: must be the name of a registered environment, or a function or class that makes "
-            f"one, got {type(maker).__name__}: give its arguments as env_kwargs={{...}}"
-        )
+        raise CommandError(f"{argument}: {_EXPECTED[argument].format(type(maker).__name__)}")
     module, name = maker.__module__, maker.__qualname__
     if not name.isidentifier():
         raise CommandError(
-            f"env: actors cannot import {name}, as it is no name at the top level of a module: "
-            f"write a function or class there, in {_FILE}"
+            f"{argument}: other processes cannot import {name}, as it is no name at the top level "
+            f"of a module: write a function or class there, in {_FILE}"
         )
     if getattr(importlib.import_module(module), name, None) is not maker:
         raise CommandError(
-            f"env: {module}.{name} is another object by now, which actors would import: give the "
-            "function or class that the module has under this name"
+            f"{argument}: {module}.{name} is another object by now, which other processes would "
+            "import: give the function or class that the module has under this name"
         )
     if module != "__main__":
         return f"{module}:{name}"

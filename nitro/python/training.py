@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -32,8 +33,11 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundLine
 from shared.environments.packages import maker_env_id
 from shared.environments.scripts import end_import
+from shared.policy.onnx_network import INSTALL
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
+NetworkMaker = Callable[..., Any]
+"""Takes the description of an environment, and returns a torch module."""
 OnRound = Callable[[RoundLine], object]
 """Told every finished round; it stops the job by returning False, or by raising."""
 
@@ -57,6 +61,7 @@ def train(
     progress: bool | None = None,
     processes: int | None = None,
     environment_packages: Sequence[str] | None = None,
+    network: NetworkMaker | None = None,
     **fields: Any,
 ) -> Run:
     """Train an agent and return its run, once the job has ended.
@@ -88,6 +93,10 @@ def train(
         processes: Actors that really run at once on this machine; default: one per core.
         environment_packages: Modules that register environments of one's own, for actors on this
             machine; default: NITRO_ENVIRONMENT_PACKAGES.
+        network: Class or function that makes a torch module with `actor` and `critic` for an
+            environment, on this machine: the learner trains it in place of its own network. It is
+            called with `environment.observation.shape` and more, at the top level of a file that
+            can be imported. With `resume`, give it again.
         **fields: Any field of a job, as `nitro fields` lists them: `envs_per_actor=4`,
             `hyperparameters={"learning_rate": 1e-4}`, `stop={"target_return": 475}`. `scaling` and
             `actors` may be texts as on the command line: `scaling="fixed:8"`, `actors="8:64"`.
@@ -111,6 +120,7 @@ def train(
     }
     limits: dict[str, JsonValue] = {"stop.max_rounds": rounds, "stop.budget_usd": budget_usd}
     given = {name: value for name, value in said.items() if value is not None}
+    networks = () if network is None else (_network_name(network, folder),)
     with _in_keywords():
         if resume is not None:
             _require_resume_alone({**given, **fields, "init_from": init_from}, total_steps)
@@ -119,6 +129,8 @@ def train(
             goes_on = None
             options = _plain(fields, folder) | given
             options |= {name: value for name, value in limits.items() if value is not None}
+            if networks:
+                options["hyperparameters.network"] = maker_env_id(networks[0])
             if init_from is not None:
                 options |= earlier_policy(_named(init_from, folder), folder, env_id=env)
             steps = None if total_steps is None else parse_steps(str(total_steps))
@@ -144,6 +156,7 @@ def train(
             token=token,
             processes=processes,
             environment_packages=environment_packages,
+            networks=networks,
             tell=view.note,
         ) as api,
     ):
@@ -229,6 +242,18 @@ def _with_maker(
     name = maker_name(maker, partial(write_module, runs_dir))
     known = read_settings().environment_packages if packages is None else packages
     return maker_env_id(name), [*known, name]
+
+
+def _network_name(network: NetworkMaker, runs_dir: Path) -> str:
+    """Return the name that a learner on this machine imports a network of one's own by.
+
+    Raises:
+        CommandError: It could not, or what publishes the network is not installed.
+    """
+    missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise CommandError(f"network: needs {' and '.join(missing)}: {INSTALL}")
+    return maker_name(network, partial(write_module, runs_dir), argument="network")
 
 
 def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:

@@ -84,24 +84,27 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
         difference = _largest_difference(model, policy, job.described_environment, seen)
     except ImportError as error:
         missing = f"{error.name} is not installed: pip install onnx onnxruntime"
-    onnx_files = () if missing else ("policy.onnx",)
+    arrays = codec.encode_raw(payload.arrays, _portable(metadata, policy.spec))
+    contents = {"policy.safetensors": arrays, "policy.json": b""}
+    if policy.spec.layers:  # a network of one's own is the ONNX file alone
+        contents["policy.py"] = _PORTABLE.read_bytes()
+    if not missing:
+        contents["policy.onnx"] = model
     report = ExportReport(
         job_id=job.job_id,
         policy_version=checkpoint.run.policy_version,
         env=job.spec.environment_ref,
         environment=job.described_environment,
         policy=metadata,
-        files=("policy.safetensors", "policy.json", "policy.py", *onnx_files),
+        files=tuple(contents),
         checked_observations=0 if missing else NUM_CHECKED,
         largest_difference=difference,
         no_onnx=missing,
     )
-    arrays = codec.encode_raw(payload.arrays, _portable(metadata, policy.spec))
-    told = report.model_dump_json(indent=2).encode()
-    contents = (arrays, told, _PORTABLE.read_bytes(), model)[: len(report.files)]
+    contents["policy.json"] = report.model_dump_json(indent=2).encode()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name, content in zip(report.files, contents, strict=True):
+        for name, content in contents.items():
             (out / name).write_bytes(content)
     except OSError as error:
         raise CommandError(f"--out: cannot write to {out}: {error}") from error

@@ -21,6 +21,7 @@ from learning.algorithms.network_steps import NetworkSteps
 from learning.algorithms.registry import build_algorithm
 from learning.cpu.second_process import SecondProcess, second_process
 from learning.cpu.torch_settings import configure_thread, configure_torch
+from learning.networks.own_network import MAKERS
 from learning.ranks.ranks import Ranks
 from learning.updates.steps import StepsBuilder
 from services.learner.device import DeviceError, require_devices, training_device
@@ -37,6 +38,7 @@ from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job
+from shared.environments.packages import imported_on_call, maker_env_id
 from shared.service.aws_credentials import process_credentials
 from shared.service.http_client import HttpSetupError
 from shared.service.logs import configure_logging
@@ -199,6 +201,7 @@ def main() -> int:
         require_devices(device, settings.learner_ranks)
     except DeviceError as error:
         return _refuse(str(error))
+    MAKERS.update({maker_env_id(name): imported_on_call(name) for name in settings.networks})
     # Before anything here has a thread or a socket; NumPy's BLAS ends its own at a fork.
     alone = settings.torch_threads == settings.learner_ranks == 1
     forked = second_process(device) if alone else None

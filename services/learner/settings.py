@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from shared.cache.authentication import CacheSettings
 from shared.contracts.learner_kind import MachineKind
 from shared.contracts.message import Identifier, JobId
+from shared.environments.packages import PackageNames
 from shared.service.http_client import is_address
 from shared.service.tokens import read_token
 
@@ -64,6 +65,9 @@ class LearnerSettings(CacheSettings):
     """Longest that starting the other ranks may take: each loads its libraries anew."""
     rank_timeout_s: Annotated[float, Field(gt=0)] = 60.0
     """Longest that ranks wait for one that does not take part in a step; then the round is lost."""
+    networks: PackageNames = ()
+    """What makes networks of one's own, as `module:name` or `file.py:name`: a job may name them as
+    `own/module.name`, and is never asked for anything to import."""
     scaler_patience_s: Annotated[float, Field(gt=0)] = 60.0
     """How long an unreachable scaler is called again before the job is given up."""
     max_reopenings: Annotated[int, Field(ge=0, le=10)] = 1

@@ -9,7 +9,7 @@ by its file, `/path/to/maze.py` or `/path/to/maze.py:maker`.
 
 import importlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
@@ -94,6 +94,25 @@ def maker_env_id(name: str) -> str:
 def maker_of(env_id: str) -> str | None:
     """Return what this process makes an environment with, by the name that registered it."""
     return _MAKERS.get(env_id)
+
+
+def imported_on_call(name: str) -> Callable[..., object]:
+    """Return what calls a `module:maker`; its module is imported with the first call."""
+
+    def make(*given: object) -> object:
+        module, _, maker = name.partition(":")
+        try:
+            found = _maker(_imported(module), maker)
+        except TrainingReachedError as error:
+            raise ImportError(
+                f"{name!r} trains when it is imported: put the call under "
+                "`if __name__ == '__main__':`"
+            ) from error
+        if not callable(found):
+            raise TypeError(f"{name} is no function or class")
+        return found(*given)
+
+    return make
 
 
 def import_environment_packages(names: Iterable[str]) -> None:

@@ -63,6 +63,9 @@ class CommonHyperparameters(Hyperparameters):
     """Network for images, in place of those layers. Policy and value share all but one layer each.
     `paper_cnn`: filters 8x8, 4x4 and 11x11. `nature_cnn`: Mnih et al. 2015. Paper: section 8.1.
     Standard: CleanRL."""
+    network: Annotated[str, Field(max_length=200)] = ""
+    """Name of a network of one's own, in place of those layers, as `nitro.train` gives it; empty:
+    none. Paper: not used. Standard: as paper."""
     initialisation: Literal["normc", "orthogonal"] = "normc"
     """First weights. `normc`: rows of length 1, output layers 0.01. `orthogonal`: gain sqrt(2),
     policy output 0.01, value output 1. Biases are 0. Paper: RLlib. Standard: CleanRL."""

@@ -81,7 +81,7 @@ class Graph:
     observation_shape: tuple[int, ...]
     outputs: int
     size: int
-    """Bytes of the graph, its numbers included."""
+    """Bytes of the graph, its numbers included; 0 before it is made."""
 
 
 Block = Pixels | Conv | Flatten | Dense | Graph

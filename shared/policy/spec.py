@@ -81,14 +81,18 @@ class PolicySpec:
         network: NetworkName = "mlp"
         blocks: tuple[Block, ...]
         clip = None
-        if observation.is_image and isinstance(rule, CommonHyperparameters):
+        if isinstance(rule, CommonHyperparameters) and rule.network:
+            shape = observation.shape if observation.is_image else (math.prod(observation.shape),)
+            network = "onnx"
+            blocks = (Graph(observation_shape=shape, outputs=head.num_outputs, size=0),)
+        elif observation.is_image and isinstance(rule, CommonHyperparameters):
             network = rule.image_network
             blocks = image_blocks(rule.image_network, observation.shape, outputs=head.num_outputs)
         else:
             sizes = (math.prod(observation.shape), *rule.hidden_sizes, head.num_outputs)
             blocks = dense_blocks(sizes, activation=rule.activation, layer_norm=rule.layer_norm)
-            if isinstance(rule, CommonHyperparameters) and rule.observation_normalisation:
-                clip = rule.observation_clip
+        if isinstance(rule, CommonHyperparameters) and rule.observation_normalisation:
+            clip = None if observation.is_image else rule.observation_clip
         return cls(
             network=network,
             blocks=blocks,

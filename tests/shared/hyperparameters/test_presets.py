@@ -48,6 +48,7 @@ def test_the_paper_preset_is_table_1_filled_up_with_rllibs_defaults() -> None:
         "reward_clip": 10.0,
         "layer_norm": False,
         "entropy_decay": "none",
+        "network": "",
     }
     expected = table_1 | rllib | section_8_1 | ours | unused
     assert resolve("ppo", "paper", {}).model_dump() == expected
@@ -75,6 +76,7 @@ def test_the_standard_preset_is_cleanrls_for_continuous_control() -> None:
         "activation": "tanh",
         "layer_norm": False,
         "entropy_decay": "none",
+        "network": "",
         "image_network": "nature_cnn",
         "initialisation": "orthogonal",
         "log_std": "free",
