@@ -1,12 +1,8 @@
-"""Invoke requests: boto3 makes the first, every other is a copy of it with another event.
+"""Invoke requests: an event, a signature by botocore's signer, and a send on the loop.
 
-A round is up to a thousand requests that differ in nothing but their body. boto3 would build each
+A round is up to a thousand requests that differ in nothing but their event. boto3 would build each
 from its model of the API, check it, resolve the endpoint, call some thirty hooks and wait for the
-answer on a thread.
-
-Here boto3 builds one when the scaler starts, and the request it would have sent is kept. From then
-on an invocation is a body, a signature by botocore's signer, and a send on the loop. botocore's
-parser reads errors.
+answer on a thread. botocore's parser reads errors.
 
 Invariant: but for the headers in which boto3 counts its own attempts, what is sent is what boto3
 would send.
@@ -15,9 +11,8 @@ would send.
 import asyncio
 import os
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
 
 import botocore.session
 from botocore.auth import SigV4Auth
@@ -55,12 +50,17 @@ class InvokeRequests:
         name: str,
         may_send: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Let boto3 make the first request; nothing is sent.
-
-        Temporary credentials are renewed on one of the threads.
-        """
+        """Send nothing yet. Temporary credentials are renewed on one of the threads."""
         self._region = client.meta.region_name
-        self._template = _template(client, name, settings.lambda_qualifier)
+        function, alias = (quote(each, safe="") for each in (name, settings.lambda_qualifier))
+        path = f"/2015-03-31/functions/{function}/invocations?Qualifier={alias}"
+        self._url = f"{client.meta.endpoint_url.rstrip('/')}{path}"
+        self._target = f"{urlsplit(self._url).path}?Qualifier={alias}"
+        self._headers = {
+            "X-Amz-Invocation-Type": "RequestResponse",
+            "X-Amz-Log-Type": "Tail",
+            "User-Agent": client.meta.config.user_agent,  # type: ignore[attr-defined] # no stub has it
+        }
         self._threads = threads
         self._credentials = session.get_credentials()
         self._key: ReadOnlyCredentials | None = None
@@ -86,10 +86,8 @@ class InvokeRequests:
             ClientError: AWS refuses to renew them.
             OSError: The file they are renewed from cannot be read.
         """
-        template, key = self._template, await self._current_key()
-        request = AWSRequest(
-            template.method, template.url, headers=dict(template.headers.items()), data=event
-        )
+        key = await self._current_key()
+        request = AWSRequest("POST", self._url, headers=self._headers, data=event)
         SigV4Auth(key, "lambda", self._region).add_auth(request)
         return request.prepare()
 
@@ -100,12 +98,9 @@ class InvokeRequests:
             OSError: The connection failed, timed out or broke.
             ClientError: Lambda refused the request, or failed.
         """
-        url, body = urlsplit(request.url), request.body
-        assert isinstance(body, bytes)
+        assert isinstance(request.body, bytes)
         headers = [(name, _text(value)) for name, value in request.headers.items()]
-        answer = await self._connections.send(
-            request.method, f"{url.path}?{url.query}", headers, body
-        )
+        answer = await self._connections.send("POST", self._target, headers, request.body)
         if answer.status >= _FIRST_ERROR:
             parts = {
                 "status_code": answer.status,
@@ -156,27 +151,3 @@ def _proxy_applies(url: str) -> bool:
 
 def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("latin-1")
-
-
-def _template(client: "LambdaClient", name: str, qualifier: str) -> AWSRequest:
-    """Return what all requests have in common."""
-    made: list[AWSRequest] = []
-
-    def keep(params: dict[str, Any], **_: object) -> tuple[SimpleNamespace, dict[str, object]]:
-        made.append(AWSRequest(params["method"], params["url"], headers=params["headers"]))
-        # With an answer in hand, boto3 neither signs nor sends.
-        return SimpleNamespace(status_code=204), {}
-
-    hook = "before-call.lambda.Invoke"
-    client.meta.events.register(hook, keep)  # type: ignore[arg-type] # hooks may answer
-    try:
-        client.invoke(
-            FunctionName=name,
-            Qualifier=qualifier,
-            InvocationType="RequestResponse",
-            LogType="Tail",
-            Payload=b"{}",
-        )
-    finally:
-        client.meta.events.unregister(hook, keep)  # type: ignore[arg-type]
-    return made[0]
