@@ -388,7 +388,8 @@ class Components:
             _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
         last_s = _LAST_WRITES_S if ended else 0.0
         await asyncio.gather(
-            self.launches.flights.finish(wait_s=last_s), self.gradients.finish(wait_s=last_s)
+            self.launches.flights.finish(wait_s=last_s),
+            self.gradients.flights.finish(wait_s=last_s),
         )
         await self.capacity.close()
         self._function.close()

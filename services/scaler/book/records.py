@@ -22,7 +22,6 @@ from shared.contracts.message import (
     PositiveInt,
 )
 from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
-from shared.contracts.views.events import JobEvent
 from shared.contracts.views.jobs import JobSummary
 from shared.money.warmth import WarmUse
 
@@ -290,8 +289,6 @@ class Change:
     """Ledger lines to append."""
     forget_rounds_from: int | None = None
     """Remove entries of this round and later ones first."""
-    events: tuple[JobEvent, ...] = ()
-    """What it means for people; the newest `KEPT_EVENTS` of a job are kept."""
 
 
 class IdempotencyEntry(Message):

@@ -72,7 +72,7 @@ class KeepAlive:
         due_in_s = last + self.every_s - now
         if due_in_s > 0:
             return due_in_s
-        idle = num - self.launches.in_flight()
+        idle = num - self.launches.flights.in_flight()
         # Pings that have not ended hold their environments: more would queue before rollouts.
         if idle > 0 and (self._pings is None or self._pings.done()):
             hold_s = ping_s(idle, timeout_s=self.timeout_s)

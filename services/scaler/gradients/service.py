@@ -10,10 +10,8 @@ first. A round's calls under one lease are one flight.
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from services.scaler.book.book import Book, Turn
 from services.scaler.book.holding import held_lease
@@ -67,7 +65,7 @@ class GradientService:
     """Added to twice the function's time-out: how long the learner waits for a call."""
 
     def __post_init__(self) -> None:
-        self._flights: Flights[GradientTask, GradientReport] = Flights(
+        self.flights: Flights[GradientTask, GradientReport] = Flights(
             self.invoker, on_ended=self._ended, book=self._book
         )
         self._asked: dict[AttemptKey, _Asked] = {}
@@ -98,11 +96,11 @@ class GradientService:
             before: Rounds below this one; None means all.
             but: Lease whose rounds from `before` on stay open; those of others end.
         """
-        if not self._flights.of(job_id):
+        if not self.flights.of(job_id):
             return
         async with self.book.turn(job_id):
             self._close(job_id, before=before, but=but)
-        await self._flights.catch_up(job_id)
+        await self.flights.catch_up(job_id)
 
     def end(self, record: JobRecord) -> None:
         """Let no more calls into a job that has ended; `catch_up` books what has landed with it.
@@ -111,55 +109,33 @@ class GradientService:
         meanwhile.
         """
         job_id = record.job.job_id
-        self._flights.close_unlaunched(
+        self.flights.close_unlaunched(
             (job_id, each.round, 0, each.lease_id) for each in record.open_gradients
         )
         self._close(job_id)
 
-    async def catch_up(self, job_id: str) -> None:
-        """Book what has landed of a job."""
-        await self._flights.catch_up(job_id)
-
-    async def finish(self, *, wait_s: float) -> bool:
-        """Wait until what has ended is booked; return whether that is so."""
-        return await self._flights.finish(wait_s=wait_s)
-
     async def adopt_orphans(self) -> None:
         """Bill calls of an earlier process at their worst: nobody will hear of their end."""
         for record in self.book.with_open_bills():
-            calls: Counter[AttemptKey] = Counter()
             for each in record.open_gradients:
-                calls[record.job.job_id, each.round, 0, each.lease_id] += each.num_calls
-            for key, num_calls in calls.items():
-                twice = EXECUTIONS_PER_TASK * num_calls
-                timeout_s = (
-                    self.spending.basis.cold_start_s + self.spending.basis.gradient_timeout_s
-                )
-                lines = calls_lines(
-                    [timeout_s] * twice, twice, self.spending.basis, round_index=key[1]
-                )
-                await self._bill(key, partial(_same, lines))
-
-    def in_flight(self, job_id: str | None = None) -> int:
-        """Return calls under way, of all jobs or of one."""
-        return self._flights.in_flight(only=job_id)
+                await self._bill((record.job.job_id, each.round, 0, each.lease_id), None)
 
     def _close(self, job_id: str, *, before: int | None = None, but: str | None = None) -> None:
         closing = [
             flight
-            for flight in self._flights.of(job_id)
+            for flight in self.flights.of(job_id)
             if before is None
             or flight.key[1] < before
             or (but is not None and flight.key[3] != but)
         ]
         for flight in closing:
             flight.wanted = flight.told = False
-        self._flights.close(closing)
+        self.flights.close(closing)
 
     async def _answer(self, turn: Turn, key: AttemptKey, request: GradientRequest) -> GradientGrant:
         number, num_calls = request.request, len(request.calls)
         job_id, round_index, *_ = key
-        flight = self._flights.get(key)
+        flight = self.flights.get(key)
         if flight is not None and flight.closed:
             raise conflict(f"gradients of round {round_index} of job {job_id} are not wanted")
         asked = self._asked.get(key, _Asked())
@@ -172,9 +148,9 @@ class GradientService:
             self._asked[key] = asked
             asked.known.add(number)
             asked.room -= num_calls
-            flight = self._flights.expect(key, num_calls, closed=False)
+            flight = self.flights.expect(key, num_calls, closed=False)
             order = CallsOrder(key=key, request=request, deadline_at=self.now() + deadline_s)
-            self._flights.launch(flight, order.tasks, num_tasks=num_calls, until=math.inf)
+            self.flights.launch(flight, order.tasks, num_tasks=num_calls, until=math.inf)
         return GradientGrant(request=number, granted=True, deadline_s=deadline_s)
 
     async def _reserve(self, turn: Turn, key: AttemptKey, asked: _Asked, at_least: int) -> str:
@@ -183,21 +159,26 @@ class GradientService:
         What ended of earlier updates in this round is billed with it, in place of what was set
         aside for that.
         """
-        flight, record = self._flights.get(key), turn.record
+        flight, record = self.flights.get(key), turn.record
         assert record is not None
         ended = () if flight is None else tuple(flight.ended)
-        running = 0 if flight is None else flight.num_tasks - len(ended)
-        lines = self._lines(key, ended[_num_billed(record, key) :])
-        spec = record.job.spec
-        billed = book_lines(_without_reserve(record, key), lines)
+        running = 0 if flight is None else flight.in_flight
+        reserve, spec = _reserve_of(record, key), record.job.spec
+        lines = self._lines(key, ended[reserve.num_billed if reserve else 0 :])
+        billed = book_lines(_without(record, reserve), lines)
         room_usd = spec.stop.budget_usd - self.spending.claimed_usd(billed, self.now())
         for number in (max(at_least, calls_per_update(spec)), at_least):
             reserve_usd = worst_calls_usd(running + number, self.spending.basis)
             if reserve_usd <= room_usd:
-                reserved = _with_reserve(
-                    billed, key, running + number, reserve_usd, num_billed=len(ended)
+                more = OpenGradients(
+                    round=key[1],
+                    lease_id=key[3],
+                    num_calls=running + number,
+                    reserved_usd=reserve_usd,
+                    num_billed=len(ended),
                 )
-                await turn.write(Change(record=reserved, lines=lines))
+                updated = {"open_gradients": (*billed.open_gradients, more)}
+                await turn.write(Change(record=billed.model_copy(update=updated), lines=lines))
                 asked.room = number
                 return ""
         return (
@@ -230,23 +211,28 @@ class GradientService:
 
     async def _book(self, flight: CallsFlight) -> None:
         """Bill what is not billed of a round's calls, which have all ended."""
-        key = flight.key
-        await self._bill(
-            key, lambda record: self._lines(key, flight.ended[_num_billed(record, key) :])
-        )
-        self._asked.pop(key, None)
+        await self._bill(flight.key, flight.ended)
+        self._asked.pop(flight.key, None)
 
-    async def _bill(
-        self, key: AttemptKey, lines_of: Callable[[JobRecord], tuple[LedgerLine, ...]]
-    ) -> None:
+    async def _bill(self, key: AttemptKey, ended: Ended | None) -> None:
+        """Replace what is reserved for a round's calls by their bill; None is the worst one."""
+
         def decide(record: JobRecord) -> Change | None:
-            rest = _without_reserve(record, key)
-            if rest == record:
+            reserve = _reserve_of(record, key)
+            if reserve is None:
                 return None
-            lines = lines_of(record)
-            return Change(record=book_lines(rest, lines), lines=lines)
+            if ended is None:
+                lines = self._worst_lines(reserve)
+            else:
+                lines = self._lines(key, ended[reserve.num_billed :])
+            return Change(record=book_lines(_without(record, reserve), lines), lines=lines)
 
         await self.book.change(key[0], decide)
+
+    def _worst_lines(self, reserve: OpenGradients) -> tuple[LedgerLine, ...]:
+        basis, twice = self.spending.basis, EXECUTIONS_PER_TASK * reserve.num_calls
+        longest_s = basis.cold_start_s + basis.gradient_timeout_s
+        return calls_lines([longest_s] * twice, twice, basis, round_index=reserve.round)
 
     def _lines(self, key: AttemptKey, ended: Ended) -> tuple[LedgerLine, ...]:
         durations_s = [self._on_aws(each) for outcome, _ in ended for each in outcome.billed_s]
@@ -274,33 +260,13 @@ def _require_open(record: JobRecord, round_index: int) -> None:
         raise invalid(FieldError(field="round_index", message=f"round {round_index} is not open"))
 
 
-def _without_reserve(record: JobRecord, key: AttemptKey) -> JobRecord:
-    _, round_index, _, lease_id = key
-    mine = round_index, lease_id
-    rest = tuple(each for each in record.open_gradients if (each.round, each.lease_id) != mine)
-    return record.model_copy(update={"open_gradients": rest})
-
-
-def _same(lines: tuple[LedgerLine, ...], _record: JobRecord) -> tuple[LedgerLine, ...]:
-    return lines
-
-
-def _num_billed(record: JobRecord, key: AttemptKey) -> int:
-    """Return how many of a round's ended calls the ledger has; a lost answer does not change it."""
+def _reserve_of(record: JobRecord, key: AttemptKey) -> OpenGradients | None:
+    """Return what is set aside for a round's calls."""
     _, round_index, _, lease_id = key
     mine = (e for e in record.open_gradients if (e.round, e.lease_id) == (round_index, lease_id))
-    return max((each.num_billed for each in mine), default=0)
+    return next(mine, None)
 
 
-def _with_reserve(
-    record: JobRecord, key: AttemptKey, num_calls: int, reserve_usd: float, *, num_billed: int
-) -> JobRecord:
-    _, round_index, _, lease_id = key
-    more = OpenGradients(
-        round=round_index,
-        lease_id=lease_id,
-        num_calls=num_calls,
-        reserved_usd=reserve_usd,
-        num_billed=num_billed,
-    )
-    return record.model_copy(update={"open_gradients": (*record.open_gradients, more)})
+def _without(record: JobRecord, reserve: OpenGradients | None) -> JobRecord:
+    rest = tuple(each for each in record.open_gradients if each is not reserve)
+    return record.model_copy(update={"open_gradients": rest})

@@ -39,7 +39,7 @@ class JobChanges:
             lease_hashes = self.launches.call_off(record)
             self.gradients.end(record)
         await self.launches.flights.catch_up(job_id)
-        await self.gradients.catch_up(job_id)
+        await self.gradients.flights.catch_up(job_id)
         told = self.launches.cancel(job_id, lease_hashes)
         if waits_for_cache:
             await asyncio.shield(told)

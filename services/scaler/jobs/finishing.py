@@ -50,7 +50,7 @@ class FinishService:
             ApiError: There is no such job, or the lease is lost.
         """
         # The last episodes reach the learner a moment before their replies reach us.
-        await self.launches.wait_landed(job_id, timeout_s=self.finish_wait_s)
+        await self.launches.flights.wait_landed(job_id, timeout_s=self.finish_wait_s)
 
         def decide(record: JobRecord) -> Change | None:
             if record.finished_lease_id == request.lease_id:

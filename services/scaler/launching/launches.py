@@ -58,13 +58,13 @@ class Launches:
         self.in_use = InUse()
         """Environments that were under way, on the clock `time.monotonic`."""
         self.lanes = Lanes()
-        self.metrics.in_flight.set_function(self.in_flight)
+        self.metrics.in_flight.set_function(self.flights.in_flight)
 
     def expect(self, order: LaunchOrder) -> None:
         """Count a plan's actors as in flight from the moment it is decided."""
         flight = self.flights.expect(order.key, order.num_invocations, closed=True)
         self.lanes.begin(order, flight.decided_at)
-        self.in_use.note(self.in_flight(), time.monotonic())
+        self.in_use.note(self.flights.in_flight(), time.monotonic())
 
     def launch(self, order: LaunchOrder) -> None:
         """Invoke every actor of an expected plan."""
@@ -85,10 +85,6 @@ class Launches:
             if round_index >= from_round and launched_under != lease_id:
                 # The actors have successors of the same names.
                 flight.wanted, flight.told = False, False
-
-    def in_flight(self, *, but: str | None = None, only: str | None = None) -> int:
-        """Return invocations under way: of all jobs, of all `but` one, or of `only` one."""
-        return self.flights.in_flight(but=but, only=only)
 
     def flying(self, job_id: str, round_index: int) -> bool:
         """Whether anything launched for a round, in whichever attempt, is in flight."""
@@ -125,10 +121,6 @@ class Launches:
             await self.cache_thread.run(self.cache.request_cancel, job_id, lease_hashes)
         except CacheError as error:
             _LOG.warning("actors not cancelled", extra={"job": job_id, "why": str(error)})
-
-    async def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
-        """Wait until nothing of a job is in flight; return whether that is so."""
-        return await self.flights.wait_landed(job_id, timeout_s=timeout_s)
 
     async def _ended(self, flight: RolloutFlight, outcome: RolloutOutcome) -> None:
         now, metrics = time.perf_counter(), self.metrics

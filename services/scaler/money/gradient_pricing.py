@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
+from services.scaler.money.ledger import ledger_lines
 from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import JobSpec
 from shared.hyperparameters.presets import resolve
 from shared.money.costs import EXECUTIONS_PER_TASK, CostBasis, lambda_gb_seconds
+from shared.money.round_costs import BillItem
 
 
 def calls_per_update(spec: JobSpec) -> int:
@@ -48,25 +50,8 @@ def calls_lines(
     """Return the bill of a round's calls, as far as there is anything to pay."""
     prices = basis.prices
     gb_s = sum(lambda_gb_seconds(each, basis.gradient_memory_mb) for each in durations_s)
-    usd_per_gb_s, usd_per_request = prices.lambda_usd_per_gb_s, prices.lambda_usd_per_request
-    lines = (
-        LedgerLine(
-            round=round_index,
-            attempt=0,
-            item="gradient_duration",
-            quantity=gb_s,
-            unit="GB-second",
-            unit_price_usd=usd_per_gb_s,
-            amount_usd=gb_s * usd_per_gb_s,
-        ),
-        LedgerLine(
-            round=round_index,
-            attempt=0,
-            item="gradient_requests",
-            quantity=float(num_requests),
-            unit="request",
-            unit_price_usd=usd_per_request,
-            amount_usd=num_requests * usd_per_request,
-        ),
+    items = (
+        BillItem("gradient_duration", gb_s, "GB-second", prices.lambda_usd_per_gb_s),
+        BillItem("gradient_requests", num_requests, "request", prices.lambda_usd_per_request),
     )
-    return tuple(line for line in lines if line.quantity > 0)
+    return ledger_lines(items, round_index=round_index, attempt=0)

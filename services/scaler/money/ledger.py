@@ -80,7 +80,7 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
     billed_s = held_s if clock == "wall" else projected_s
     items = (*held_items(billed_s, basis), *execution_items(measured, basis))
     return Settlement(
-        lines=_lines(items, round_index=attempt.round, attempt=attempt.attempt),
+        lines=ledger_lines(items, round_index=attempt.round, attempt=attempt.attempt),
         billed_s=billed_s,
         projected_s=projected_s,
         serverful_s=serverful_round_s(measured, basis, PAPER_SERVERS),
@@ -129,13 +129,13 @@ def _measured(
 
 def settle_held(round_index: int, held_s: float, basis: CostBasis) -> tuple[LedgerLine, ...]:
     """Return the bill of time in which a learner held the job outside any round."""
-    return _lines(held_items(held_s, basis), round_index=round_index, attempt=0)
+    return ledger_lines(held_items(held_s, basis), round_index=round_index, attempt=0)
 
 
 def cold_ping_lines(round_index: int, num: int, basis: CostBasis) -> tuple[LedgerLine, ...]:
     """Return the bill of environments that pings found gone, and started."""
     item = BillItem("pings", num, "request", basis.cold_ping_usd)
-    return _lines([item], round_index=round_index, attempt=0)
+    return ledger_lines([item], round_index=round_index, attempt=0)
 
 
 def worst_outcome(num_invocations: int, *, timeout_s: float) -> LaunchOutcome:
@@ -217,7 +217,9 @@ def _warm_assumptions(basis: CostBasis, warm: Warm) -> tuple[str, ...]:
     }[warm]
 
 
-def _lines(items: Iterable[BillItem], *, round_index: int, attempt: int) -> tuple[LedgerLine, ...]:
+def ledger_lines(
+    items: Iterable[BillItem], *, round_index: int, attempt: int
+) -> tuple[LedgerLine, ...]:
     """Return one line per item there is any of."""
     return tuple(
         LedgerLine(

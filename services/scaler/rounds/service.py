@@ -139,7 +139,7 @@ class RoundService:
         Raises:
             ApiError: As for `plan`, or the round is over.
         """
-        await self.launches.wait_landed(job_id, timeout_s=self.preview_wait_s)
+        await self.launches.flights.wait_landed(job_id, timeout_s=self.preview_wait_s)
         await self.launches.flights.catch_up(job_id)
         record = found(await self.book.find(job_id), "job", job_id)
         held_lease(record, request.lease_id)
@@ -330,9 +330,9 @@ class RoundService:
             concurrency=Concurrency(
                 limit=self.quota.known,
                 running_jobs=num_running,
-                others_in_flight=self.launches.in_flight(but=job_id),
+                others_in_flight=self.launches.flights.in_flight(but=job_id),
                 own_in_flight=(
-                    self.launches.in_flight(only=job_id) if before.open_rounds > 1 else 0
+                    self.launches.flights.in_flight(only=job_id) if before.open_rounds > 1 else 0
                 ),
             ),
             pricing=self.pricing.with_learner(

@@ -103,7 +103,7 @@ class JobListing:
         return JobSummary.of(
             self.shown(record.job),
             reserved_usd=record.reserved_usd,
-            actors_now=self.launches.in_flight(only=job.job_id),
+            actors_now=self.launches.flights.in_flight(only=job.job_id),
         )
 
 

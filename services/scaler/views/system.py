@@ -78,7 +78,7 @@ class SystemLook:
             concurrency=ConcurrencyView(
                 limit=self.quota.known,
                 reserved=settings.lambda_reserved_concurrency,
-                in_flight=self.launches.in_flight(),
+                in_flight=self.launches.flights.in_flight(),
             ),
             warm=WarmView(
                 ready=self.capacity.ready,

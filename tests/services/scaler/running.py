@@ -148,7 +148,7 @@ class Scaler:
 
     def landed(self, job_id: str) -> None:
         """Wait until nothing of a job is in flight."""
-        assert self.call(self.parts.launches.wait_landed(job_id, timeout_s=10))
+        assert self.call(self.parts.launches.flights.wait_landed(job_id, timeout_s=10))
 
     def reconcile(self) -> None:
         """Have the scaler look at what is on."""

@@ -151,7 +151,7 @@ def test_a_request_is_launched_once_however_often_it_is_asked_for(rig: Rig) -> N
     assert [rig.ask(0, 0, 1) for _ in range(3)] == [True, False, False]
     assert rig.ask(1, 2)
     assert [task.call.call for task in rig.invoker.tasks] == [0, 1, 2]
-    assert rig.service.in_flight("job") == 3
+    assert rig.service.flights.in_flight(only="job") == 3
     (task, *_) = rig.invoker.tasks
     assert task.lease_hash == hash_of_lease("lease")
     assert task.deadline_at == NOW + 2 * 15.0 + 10.0
@@ -195,7 +195,7 @@ def test_a_further_update_of_a_round_reserves_for_what_runs_and_bills_what_ended
         running = update + 1
         (reserved,) = rig.record().open_gradients
         assert reserved.num_calls == update + CALLS, "one update, and one call of each before"
-        assert rig.service.in_flight("job") == running
+        assert rig.service.flights.in_flight(only="job") == running
     do(rig.service.close("job"))
     for _ in range(3):
         rig.invoker.end(billed_s=0.1)
@@ -353,7 +353,7 @@ def test_a_request_that_comes_twice_at_once_is_launched_and_billed_once(
 
     monkeypatch.setattr(table, "run", slowly)
     do(twice())
-    assert rig.service.in_flight("job") == CALLS
+    assert rig.service.flights.in_flight(only="job") == CALLS
     do(rig.service.close("job"))
     for _ in range(CALLS):
         rig.invoker.end(billed_s=0.1)
@@ -413,7 +413,7 @@ def test_what_was_reserved_without_an_answer_and_not_asked_for_again_is_freed_at
     assert rig.record().open_gradients
     assert rig.invoker.tasks == []
     rig.service.end(rig.record())
-    do(rig.service.catch_up("job"))
+    do(rig.service.flights.catch_up("job"))
     assert rig.record().open_gradients == ()
     assert rig.book.lines("job") == []
 

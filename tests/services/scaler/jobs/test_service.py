@@ -141,7 +141,7 @@ def test_so_does_stopping_one_whose_learner_left_gradients_open(scaler: Scaler) 
     assert GradientGrant.model_validate_json(answer.content).granted
     scaler.http.delete(f"/v1/leases/{lease.lease_id}")
     deadline = time.monotonic() + ANSWER_S
-    while scaler.parts.gradients.in_flight(job_id):
+    while scaler.parts.gradients.flights.in_flight(only=job_id):
         assert time.monotonic() < deadline, "the function is still at work"
     assert scaler.record(job_id).open_gradients
     scaler.http.post(f"/v1/jobs/{job_id}/stop")

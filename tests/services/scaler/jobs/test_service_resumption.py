@@ -85,7 +85,7 @@ def test_a_round_launched_again_while_actors_of_the_first_launch_run_is_billed_a
         scaler.played(resumed, 1, previous=result(0))
         scaler.finish(resumed, status="stopped", stop_reason="user")
         cost = scaler.cost(lease.job.job_id)
-        assert scaler.parts.launches.in_flight() == 0
+        assert scaler.parts.launches.flights.in_flight() == 0
     assert cost.reserved_usd == 0
     billed = [(e.round, e.quantity) for e in cost.lines if e.item == "lambda_duration"]
     assert sorted(billed) == [(0, 0.2), (0, 10.0), (1, 10.0)]

@@ -205,5 +205,5 @@ def test_a_plan_an_earlier_process_did_not_answer_is_not_launched_by_the_next(
         launches = scaler.rounds(job.job_id).rounds[0].launches
         assert launches is not None
         assert launches.unknown == 7
-        assert scaler.parts.launches.in_flight() == 0
+        assert scaler.parts.launches.flights.in_flight() == 0
     assert scaler.lambdas.rollouts() == []
