@@ -99,8 +99,9 @@ class Components:
         self._cache_thread = OffLoop("cache", 1)  # it has one connection
         self._wire_stores(settings)
         self._wire_launching(settings)
-        self._wire_capacity(settings, alarm or Alarm())
         self._wire_jobs(settings)
+        self._wire_capacity(settings, alarm or Alarm())
+        self._wire_rounds(settings)
         self._wire_views(settings)
 
     def _wire_stores(self, settings: Settings) -> None:
@@ -191,6 +192,63 @@ class Components:
             function_timeout_s=settings.lambda_timeout_s,
         )
 
+    def _wire_jobs(self, settings: Settings) -> None:
+        self._catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
+        self.files = open_artifacts(settings.artifact_location, region=settings.lambda_region)
+        admission = Admission(
+            self._catalogue,
+            self._quota,
+            partial(self.book.with_status, LIVE),
+            self.file_threads,
+            cache_memory_mb=settings.cache_memory_mb,
+            has_gpu=settings.has_gpu,
+            cache_node=settings.cache_node if settings.starts_learners else None,
+            side_by_side=settings.starts_learners,
+            files=self.files,
+        )
+        changes = JobChanges(book=self.book, launches=self.launches, gradients=self.gradients)
+        self.leases = LeaseService(
+            self.book,
+            ttl_s=settings.lease_ttl_s,
+            heartbeat_every_s=settings.heartbeat_every_s,
+            now=self.now,
+            spending=self._spending,
+            change=changes.change,
+            cache_url=settings.cache_url.get_secret_value(),
+        )
+        self.checks = CheckDesk(
+            book=self.book,
+            admission=admission,
+            pricing=self._pricing,
+            now=self.now,
+            spending=self._spending,
+        )
+        self.estimates = Estimates(
+            book=self.book, admission=admission, pricing=self._pricing, threads=self.file_threads
+        )
+        self.jobs = JobService(
+            book=self.book,
+            admission=admission,
+            cache=self.cache,
+            cache_thread=self._cache_thread,
+            threads=self.file_threads,
+            changes=changes,
+            files=self.files,
+            pricing=self._pricing,
+            now=self.now,
+            spending=self._spending,
+            on_checking=self.checks.take_up,
+        )
+        self.finishing = FinishService(
+            book=self.book,
+            launches=self.launches,
+            changes=changes,
+            now=self.now,
+            spending=self._spending,
+            learners=settings.learners,
+            finish_wait_s=settings.finish_wait_s,
+        )
+
     def _wire_capacity(self, settings: Settings, alarm: Alarm) -> None:
         rule = CapacityRule(
             provisioned=settings.provisioned_concurrency,
@@ -208,8 +266,8 @@ class Components:
             heartbeat=_heartbeat(settings, self._heart),
             metrics=self.metrics,
             now=self.now,
-            expire=lambda *asked: self.jobs.expire(*asked),
-            forsake=lambda job_id: self.jobs.forsake(job_id),
+            expire=self.jobs.expire,
+            forsake=self.jobs.forsake,
             keep_alive=KeepAlive(
                 invoker=self._invoker,
                 launches=self.launches,
@@ -220,6 +278,7 @@ class Components:
             every_s=settings.reconcile_every_s,
             alarm=alarm,
         )
+        self.book.on_demand_changed = self.capacity.reconcile
 
     def _may_invoke(self) -> bool:
         """Whether the jobs are ours: another scaler's actors would be doubled."""
@@ -256,59 +315,10 @@ class Components:
             capacity=capacity,
             concurrency=lambda: self._quota.known,
             now=self.now,
-            expire=lambda *asked: self.jobs.expire(*asked),
+            expire=self.jobs.expire,
         )
 
-    def _wire_jobs(self, settings: Settings) -> None:
-        self._catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
-        self.files = open_artifacts(settings.artifact_location, region=settings.lambda_region)
-        admission = Admission(
-            self._catalogue,
-            self._quota,
-            partial(self.book.with_status, LIVE),
-            self.file_threads,
-            cache_memory_mb=settings.cache_memory_mb,
-            has_gpu=settings.has_gpu,
-            cache_node=settings.cache_node if settings.starts_learners else None,
-            side_by_side=settings.starts_learners,
-            files=self.files,
-        )
-        changes = JobChanges(book=self.book, launches=self.launches, gradients=self.gradients)
-        self.leases = LeaseService(
-            self.book,
-            ttl_s=settings.lease_ttl_s,
-            heartbeat_every_s=settings.heartbeat_every_s,
-            now=self.now,
-            spending=self._spending,
-            change=changes.change,
-            cache_url=settings.cache_url.get_secret_value(),
-        )
-        self.checks = CheckDesk(
-            book=self.book,
-            admission=admission,
-            pricing=self._pricing,
-            now=self.now,
-            spending=self._spending,
-            on_queued=self.capacity.reconcile,
-        )
-        self.estimates = Estimates(
-            book=self.book, admission=admission, pricing=self._pricing, threads=self.file_threads
-        )
-        self.jobs = JobService(
-            book=self.book,
-            admission=admission,
-            cache=self.cache,
-            cache_thread=self._cache_thread,
-            threads=self.file_threads,
-            changes=changes,
-            files=self.files,
-            pricing=self._pricing,
-            now=self.now,
-            spending=self._spending,
-            on_checking=self.checks.take_up,
-            on_queued=self.capacity.reconcile,
-            on_finished=self.capacity.reconcile,
-        )
+    def _wire_rounds(self, settings: Settings) -> None:
         self.rounds = RoundService(
             book=self.book,
             launches=self.launches,
@@ -324,19 +334,8 @@ class Components:
             max_attempts=settings.max_attempts,
             preview_wait_s=settings.finish_wait_s,
             longest_job_s=settings.allowed_job_s,
-            on_rewarmed=self.capacity.reconcile,
             on_given_again=self.lost.watch,
             gradients=self.gradients,
-        )
-        self.finishing = FinishService(
-            book=self.book,
-            launches=self.launches,
-            changes=changes,
-            now=self.now,
-            spending=self._spending,
-            learners=settings.learners,
-            finish_wait_s=settings.finish_wait_s,
-            on_finished=self.capacity.reconcile,
         )
 
     def _wire_views(self, settings: Settings) -> None:

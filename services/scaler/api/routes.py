@@ -136,7 +136,6 @@ def _add_lease_routes(routes: APIRouter, parts: Components) -> None:
         lease = None if body.trouble else await _claim(parts, body, request)
         if lease is None:
             return Response(status_code=HTTPStatus.NO_CONTENT)
-        parts.capacity.reconcile()
         return Response(lease.model_dump_json(), media_type="application/json")
 
     @routes.put("/v1/leases/{lease_id}", responses=problems(404, 409), tags=["learner"])
@@ -150,7 +149,6 @@ def _add_lease_routes(routes: APIRouter, parts: Components) -> None:
     async def give_up(lease_id: LeasePath) -> None:
         """Hand a job back."""
         await parts.leases.give_up(lease_id)
-        parts.capacity.reconcile()
 
 
 async def _claim(parts: Components, body: LeaseRequest, request: Request) -> Lease | None:

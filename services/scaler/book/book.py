@@ -67,6 +67,8 @@ class Book(Writes):
         self._now = now
         self.changed = Bell()
         """Rung after every change."""
+        self.on_demand_changed: Callable[[], None] = lambda: None
+        """Called after a change of what a job needs to be kept on."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One a job, for as long as anybody uses it, and one for adding jobs."""
         self._statuses: dict[str, JobStatus] = {}
@@ -306,12 +308,15 @@ class Book(Writes):
 
     def _remember(self, record: JobRecord) -> None:
         job_id = record.job.job_id
+        before = self._live.get(job_id)
         self._statuses[job_id] = record.job.status
         if record.is_live:
             self._live[job_id] = record
         else:
             self._live.pop(job_id, None)
         self._doubted.discard(job_id)
+        if (None if before is None else before.demand) != record.demand:
+            self.on_demand_changed()
 
     def _forget(self, job_id: str) -> None:
         """Keep nothing of a job in memory: it is gone."""

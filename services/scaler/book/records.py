@@ -208,6 +208,14 @@ class JobRecord(Message):
         return not ended or self.has_open_bills
 
     @property
+    def demand(self) -> tuple[str, str | None, int | None] | None:
+        """By what capacity is kept on for it: state, lease and warm environments; None for none."""
+        if self.job.status in (*FINISHED, "checking"):
+            return None
+        lease_id = None if self.lease is None else self.lease.lease_id
+        return self.job.status, lease_id, self.warm
+
+    @property
     def has_open_bills(self) -> bool:
         """Whether anything was launched whose bill is not final."""
         return bool(self.open_attempts or self.open_gradients)

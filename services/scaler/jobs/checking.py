@@ -40,8 +40,6 @@ class CheckDesk:
     pricing: RoundPricing
     now: Callable[[], float]
     spending: Spending
-    on_queued: Callable[[], None]
-    """Called after a job became claimable."""
 
     _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """By job: one check at a time."""
@@ -108,11 +106,8 @@ class CheckDesk:
         record = await self.book.change(
             job_id, lambda record: decide(record) if _waits(record) else None
         )
-        if record is None:
-            return
-        _LOG.info("job checked", extra={"job": job_id, "status": record.job.status})
-        if record.job.status == "queued":
-            self.on_queued()
+        if record is not None:
+            _LOG.info("job checked", extra={"job": job_id, "status": record.job.status})
 
     def _admitted(self, environment: EnvironmentSpec, record: JobRecord) -> Change:
         job = admitted(record.job, environment, self.admission.cache_node)

@@ -38,7 +38,6 @@ class FinishService:
     learners: Mapping[LearnerKind, str]
     """What each kind is billed as."""
     finish_wait_s: float
-    on_finished: Callable[[], None]
 
     def __post_init__(self) -> None:
         self._tally = LedgerTally(self.book)
@@ -63,7 +62,6 @@ class FinishService:
             "job finished",
             extra={"job": job_id, "status": record.job.status, "why": record.job.stop_reason},
         )
-        self.on_finished()
         return record.job
 
     def cost(self, job_id: str, *, first: int, limit: int) -> JobCost:

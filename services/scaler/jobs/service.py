@@ -62,10 +62,6 @@ class JobService:
     spending: Spending
     on_checking: Callable[[str], None]
     """Called with a job that waits for an actor to describe its environment."""
-    on_queued: Callable[[], None]
-    """Called after a job became claimable."""
-    on_finished: Callable[[], None]
-    """Called after a job ended here, or may end for want of its client."""
 
     async def create(self, spec: JobSpec, key: str | None) -> tuple[Job, bool]:
         """Queue a job, or check it first; return it and whether it is new.
@@ -105,9 +101,6 @@ class JobService:
 
         job = found(await self.changes.change(job_id, decide), "job", job_id).job
         _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
-        if job.status in FINISHED or job.learner == "external":
-            # Of an external one nobody else looks whether its client is still there.
-            self.on_finished()
         return job
 
     async def expire(
@@ -257,11 +250,8 @@ class JobService:
         return await self.admission.described(job.spec), kept
 
     def _go_on(self, job: Job) -> None:
-        """Tell whoever takes a job from here."""
         if job.status == "checking":
             self.on_checking(job.job_id)
-        else:
-            self.on_queued()
 
     async def _job_of_key(self, key: str | None, digest: str) -> Job | None:
         entry = None if key is None else await self.book.look(self.book.idempotency, key)

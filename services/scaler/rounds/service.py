@@ -66,8 +66,6 @@ class _Decided:
     planned: PlannedAttempt
     change: Change | None
     """What it has to be written with; None when it is stored already."""
-    rewarmed: bool = False
-    """Whether the job keeps another number of environments warm."""
 
 
 _Written = tuple[JobRecord, _Decided, LaunchOrder | None]
@@ -92,8 +90,6 @@ class RoundService:
     max_attempts: int
     preview_wait_s: float
     longest_job_s: float
-    on_rewarmed: Callable[[], None]
-    """Called when a job keeps another number of environments warm."""
     on_given_again: Callable[[PlannedAttempt], None]
     """Called with a plan that was launched before, maybe by an earlier process."""
     gradients: GradientService
@@ -125,8 +121,6 @@ class RoundService:
             self._refreshing = asyncio.ensure_future(self.quota.refresh())
         over = round_index + 1 - record.job.spec.open_rounds
         await self.gradients.close(job_id, before=over, but=request.lease_id)
-        if decided.rewarmed:
-            self.on_rewarmed()
         self._observe(decided.planned.plan, order, time.perf_counter() - start)
         return self._answer(decided, order)
 
@@ -231,8 +225,7 @@ class RoundService:
         change, planned = await self._planned(record, request, before)
         if where == "rewind":
             change = replace(change, forget_rounds_from=round_index)
-        rewarmed = change.record.warm != record.warm
-        return _Decided(planned=planned, change=change, rewarmed=rewarmed)
+        return _Decided(planned=planned, change=change)
 
     async def _forget_in_cache(self, job_id: str, again: range) -> None:
         """Have the cache forget rounds that are made again.

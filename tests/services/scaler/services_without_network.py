@@ -188,7 +188,6 @@ class Services:
             max_attempts=2,
             preview_wait_s=0.0,
             longest_job_s=1e9,
-            on_rewarmed=lambda: None,
             on_given_again=lambda _: None,
         )
         catalogue = EnvironmentCatalogue(HopperFunction(), ttl_s=300.0)
@@ -204,8 +203,6 @@ class Services:
             now=clock,
             spending=spending,
             on_checking=lambda _: None,
-            on_queued=lambda: None,
-            on_finished=lambda: None,
         )
         self.finishing = FinishService(
             book=self.book,
@@ -215,5 +212,4 @@ class Services:
             spending=spending,
             learners={"gpu": "g6.2xlarge", "cpu": "Fargate task"},
             finish_wait_s=0.0,
-            on_finished=lambda: None,
         )
