@@ -22,7 +22,6 @@ from services.scaler.capacity.keep_alive import KeepAlive
 from services.scaler.capacity.reconciler import Alarm, CapacityReconciler
 from services.scaler.capacity.staffing import Staffing
 from services.scaler.capacity.tasks import TaskRule
-from services.scaler.gradients.calls import GRADIENTS
 from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
@@ -31,7 +30,7 @@ from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
-from services.scaler.launching.invoker import ROLLOUTS, Invoker, RetryRule
+from services.scaler.launching.invoker import GRADIENTS, ROLLOUTS, Invoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches
@@ -42,12 +41,12 @@ from services.scaler.money.budget import RoundPricing
 from services.scaler.off_loop import OffLoop
 from services.scaler.rounds.service import RoundService
 from services.scaler.settings import Settings
+from services.scaler.views.curves import CurveStretches
 from services.scaler.views.estimating import Estimates
 from services.scaler.views.listing import JobListing
 from services.scaler.views.logs import CloudWatchLogs, FileLogs, Logs, NoLogs
 from services.scaler.views.processes import MachineProcesses
 from services.scaler.views.readiness import Readiness
-from services.scaler.views.stretches import CurveStretches
 from services.scaler.views.system import SystemLook
 from shared.artifacts.opening import open_artifacts
 from shared.cache.client import TrajectoryCache
@@ -136,30 +135,20 @@ class Components:
         )
         self._invoker = Invoker(
             self._function,
-            RetryRule(
-                throttled_s=settings.throttled_s,
-                first_pause_s=settings.throttle_pause_s,
-                timeout_s=settings.lambda_timeout_s,
-            ),
+            _retries(settings, settings.lambda_timeout_s),
             ROLLOUTS,
             most=settings.invoke_pool_size,
             limit=lambda: self._quota.known,
             cold_starts_per_s=settings.cold_starts_per_s,
         )
         # No connection is opened before there is a job that wants gradients.
+        name = settings.gradient_function
         self._gradient_function = LambdaFunction(
-            settings,
-            self._control,
-            name=settings.gradient_function,
-            may_invoke=self._may_invoke,
+            settings, self._control, name=name, may_invoke=self._may_invoke
         )
         self._gradient_invoker = Invoker(
             self._gradient_function,
-            RetryRule(
-                throttled_s=settings.throttled_s,
-                first_pause_s=settings.throttle_pause_s,
-                timeout_s=settings.gradient_timeout_s,
-            ),
+            _retries(settings, settings.gradient_timeout_s),
             GRADIENTS,
             most=settings.gradient_pool_size,
             cold_starts_per_s=settings.cold_starts_per_s,
@@ -410,6 +399,14 @@ class Components:
         for status in _STATUSES:
             self.metrics.jobs.labels(status=status).set(counts.get(status, 0))
         return self.metrics.render()
+
+
+def _retries(settings: Settings, timeout_s: float) -> RetryRule:
+    return RetryRule(
+        throttled_s=settings.throttled_s,
+        first_pause_s=settings.throttle_pause_s,
+        timeout_s=timeout_s,
+    )
 
 
 def _table(settings: Settings) -> Table:

@@ -21,7 +21,6 @@ from services.scaler.api.described import (
 )
 from services.scaler.api.problem import problem_response
 from services.scaler.api.view_routes import add_view_routes
-from services.scaler.jobs.noting import rewrite_note
 from services.scaler.jobs.rescaling import switch_scaling_policy
 from services.scaler.wiring import Components
 from shared.contracts.gradients import GradientGrant, GradientRequest
@@ -112,7 +111,7 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     @routes.put("/v1/jobs/{job_id}/note", responses=problems(404, 409), tags=["jobs"])
     async def rewrite_job_note(job_id: JobPath, request: NoteRequest) -> Job:
         """Replace a job's note, which decides nothing."""
-        return await rewrite_note(parts.book, job_id, request, now=parts.now())
+        return await parts.jobs.rewrite_note(job_id, request)
 
     @routes.delete(
         "/v1/jobs/{job_id}", status_code=204, responses=problems(404, 409), tags=["jobs"]

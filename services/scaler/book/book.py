@@ -25,6 +25,7 @@ from services.scaler.book.reading import UnreadableError, left_aside, parsed
 from services.scaler.book.records import Change, IdempotencyEntry, JobRecord, JobRow
 from services.scaler.book.table import LAST, Item, Table
 from services.scaler.book.writes import Writes
+from services.scaler.off_loop import OffLoop
 from shared.contracts.jobs import JobStatus
 from shared.contracts.views.jobs import JobSummary
 
@@ -65,6 +66,7 @@ class Book(Writes):
         """
         super().__init__(table)
         self._now = now
+        self._long = OffLoop("long-calls-of-the-table", 1)
         self.changed = Bell()
         """Rung after every change."""
         self.on_demand_changed: Callable[[], None] = lambda: None
@@ -86,7 +88,7 @@ class Book(Writes):
 
     async def look_long(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what a function returns that reads the book for more than a moment."""
-        return await self._table.run_long(partial(read, *args, **kwargs))
+        return await self._long.run_to_its_end(partial(read, *args, **kwargs))
 
     async def find(self, job_id: str) -> JobRecord | None:
         """Return a job, from memory if it is there."""
@@ -207,10 +209,11 @@ class Book(Writes):
     def check(self) -> None:
         """Raise `StoreError` when the table cannot be read, or another has taken it over."""
         self.require_ours()
-        self._table.check()
+        self._table.get(("CHECK", "CHECK"))
 
     def close(self) -> None:
         """Release files and connections."""
+        self._long.close()
         self._table.close()
 
     def _lock(self, name: str) -> asyncio.Lock:

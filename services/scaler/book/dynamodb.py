@@ -45,7 +45,6 @@ class DynamoDbTable:
         self._name = name
         self._client = client
         self._threads = OffLoop("table", _THREADS)
-        self._long = OffLoop("long-calls-of-the-table", 1)
 
     @classmethod
     def connect(cls, name: str, *, region: str) -> Self:
@@ -128,18 +127,9 @@ class DynamoDbTable:
         """Run a call on a thread, to its end."""
         return await self._threads.run_to_its_end(call)
 
-    async def run_long(self, call: Callable[[], T]) -> T:
-        """Run a call of many requests, to its end, beside those of one."""
-        return await self._long.run_to_its_end(call)
-
-    def check(self) -> None:
-        """Raise `StoreError` unless the table can be read."""
-        self.get(("CHECK", "CHECK"))
-
     def close(self) -> None:
         """Close the connections."""
         self._threads.close()
-        self._long.close()
         self._client.close()
 
     @contextmanager

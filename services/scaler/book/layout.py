@@ -97,20 +97,16 @@ def idempotency_item(entry: IdempotencyEntry) -> Item:
 
 
 def entry_items(job_id: str, entry: RoundEntry) -> list[Item]:
-    """Return a round as items."""
-    return round_items(job_id, entry.round, entry.model_dump_json(), entry.ratio)
-
-
-def round_items(job_id: str, round_index: int, text: str, ratio: float | None) -> list[Item]:
     """Return a round's text in as many parts as its size needs, and its ratio."""
+    text, ratio = entry.model_dump_json(), entry.ratio
     pieces = [text[start : start + _PART_CHARS] for start in range(0, len(text), _PART_CHARS)]
-    name, pk = round_name(round_index), partition(job_id)
+    name, pk = round_name(entry.round), partition(job_id)
     items = [
         Item((pk, f"{name}{part:04d}"), f"{len(pieces)} {piece}")
         for part, piece in enumerate(pieces)
     ]
     if ratio is not None:
-        items.append(Item((pk, ratio_name(round_index)), repr(ratio)))
+        items.append(Item((pk, ratio_name(entry.round)), repr(ratio)))
     return items
 
 

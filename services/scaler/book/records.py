@@ -9,10 +9,12 @@ from typing import Self
 
 from pydantic import FiniteFloat
 
+from services.scaler.refusals import conflict
 from services.scaler.scaling.base import NoiseMemory, RoundCosts
 from shared.cache.arrivals import Mode
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import FINISHED, Job
+from shared.contracts.leases import hash_of_lease
 from shared.contracts.message import (
     Count,
     Identifier,
@@ -201,6 +203,19 @@ class JobRecord(Message):
     deleting: bool = False
     """Whether its user has deleted it: from then on it can only go, whatever is left of it."""
 
+    def held_by(self, lease_id: str) -> LeaseRecord:
+        """Return the lease that a call is made under.
+
+        Raises:
+            ApiError: The caller does not hold the job (any more).
+        """
+        if self.lease is None or self.lease.lease_id != lease_id:
+            raise conflict(
+                f"lease {hash_of_lease(lease_id)} on job {self.job.job_id} is lost: it expired or "
+                "was given up, or the job has ended"
+            )
+        return self.lease
+
     @property
     def is_live(self) -> bool:
         """Whether anything is still to be done about it."""
@@ -218,19 +233,21 @@ class JobRecord(Message):
     @property
     def has_open_bills(self) -> bool:
         """Whether anything was launched whose bill is not final."""
-        return bool(self.open_attempts or self.open_gradients)
+        return bool(self.open_bills)
+
+    @property
+    def open_bills(self) -> tuple[OpenAttempt | OpenGradients, ...]:
+        """What was launched and whose bill is not final."""
+        return (*self.open_attempts, *self.open_gradients)
 
     def settled_rounds(self, planned: int) -> int:
         """Return how many of so many planned rounds, from the first, have their final bill."""
-        launched = {attempt.round for attempt in self.open_attempts}
-        launched |= {gradients.round for gradients in self.open_gradients}
-        return min({planned, *launched})
+        return min({planned, *(each.round for each in self.open_bills)})
 
     @property
     def reserved_usd(self) -> float:
         """Money set aside for rounds whose bill is not final."""
-        usd = sum(attempt.reserved_usd for attempt in self.open_attempts)
-        return usd + sum(gradients.reserved_usd for gradients in self.open_gradients)
+        return sum(each.reserved_usd for each in self.open_bills)
 
     @property
     def committed_usd(self) -> float:

@@ -15,7 +15,6 @@ from services.scaler.book.table import (
     StoreError,
     require_room,
 )
-from services.scaler.off_loop import OffLoop
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS items (
@@ -41,7 +40,6 @@ class SqliteTable:
         """
         self._path = path
         self._lock = threading.Lock()
-        self._long = OffLoop("long-calls-of-the-table", 1)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)  # what SQLite lays beside it takes its mode
@@ -115,17 +113,8 @@ class SqliteTable:
         """Run a call at once: a write takes 0.1 ms, which a thread would take to begin."""
         return call()
 
-    async def run_long(self, call: Callable[[], T]) -> T:
-        """Run a call of many reads and writes on a thread, to its end: none of them is long."""
-        return await self._long.run_to_its_end(call)
-
-    def check(self) -> None:
-        """Raise `StoreError` when the file cannot be read."""
-        self._read("SELECT 1", ())
-
     def close(self) -> None:
         """Close the file."""
-        self._long.close()
         with self._lock:
             self._connection.close()
 

@@ -67,12 +67,6 @@ class Table(Protocol):
     async def run(self, call: Callable[[], T]) -> T:
         """Return what a call that uses the table returns; the loop does not wait for a network."""
 
-    async def run_long(self, call: Callable[[], T]) -> T:
-        """Return what a call of any number of reads and writes returns; no other waits for it."""
-
-    def check(self) -> None:
-        """Make sure that the table can be read."""
-
     def close(self) -> None:
         """Release files and connections."""
 

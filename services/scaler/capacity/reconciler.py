@@ -303,12 +303,9 @@ class CapacityReconciler:
 
     async def _watch_clients(self, jobs: Sequence[JobRecord]) -> None:
         """End external jobs whose client is gone."""
-        gone = self._past(clients_gone_at(jobs, self.rule))
-        for job_id in gone:
+        for job_id in self._past(clients_gone_at(jobs, self.rule)):
             _LOG.warning("external job's client is gone", extra={"job": job_id})
             await self.forsake(job_id)
-        if gone:
-            self.alarm.ring()
 
     def _past(self, ends: Mapping[str, float]) -> list[str]:
         """Return the jobs whose end is past; note when the next end comes, for the next look."""

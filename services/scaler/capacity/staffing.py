@@ -13,7 +13,7 @@ from services.scaler.book.book import Book
 from services.scaler.book.records import Change, JobRecord, LearnerStart
 from services.scaler.capacity.decision import LIVE, CapacityRule, counts, is_held
 from services.scaler.capacity.ecs_tasks import EcsTasks, LearnerCapacityError
-from services.scaler.capacity.tasks import FoundTask, TaskDecision, TaskRule, decide_tasks
+from services.scaler.capacity.tasks import FoundTask, TaskDecision, TaskRule, decide_tasks, kind_of
 from services.scaler.off_loop import OffLoop
 from shared.contracts.learner_kind import MachineKind
 
@@ -95,7 +95,7 @@ class Staffing:
         refused: dict[MachineKind, str] = {}
         waits: dict[str, str] = {}
         for record, start in decided.run:
-            kind, job_id = self._kind(record), record.job.job_id
+            kind, job_id = kind_of(record), record.job.job_id
             if kind not in refused:
                 try:
                     decided.on[kind] += await self._run_one(kind, record, start)
@@ -141,9 +141,3 @@ class Staffing:
             if record.job.learner in self.rule.most and record.job.job_id not in alive
         )
         return min(ends, default=math.inf)
-
-    @staticmethod
-    def _kind(record: JobRecord) -> MachineKind:
-        kind = record.job.learner
-        assert kind != "external", "nobody starts its learner"
-        return kind

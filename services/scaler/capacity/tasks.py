@@ -87,7 +87,7 @@ def decide_tasks(
         useless = _useless(record, tasks, now)
         made.stop |= useless
         if _is_on(record, now, listed=len(tasks) > len(useless)):
-            made.on[_kind(record)] += 1
+            made.on[kind_of(record)] += 1
             in_use += _least_actors(record)
             if _has_waited(record, rule, now):
                 made.given_up[record.job.job_id] = _no_learner(rule)
@@ -118,7 +118,7 @@ def _fill(
     on = dict(made.on)
     full: dict[MachineKind, str] = {}
     for record in wanting:
-        job_id, kind, needs = record.job.job_id, _kind(record), _least_actors(record)
+        job_id, kind, needs = record.job.job_id, kind_of(record), _least_actors(record)
         start = _next_start(record, now, crowded=made.on[kind] > 0)
         if start.vain >= MOST_STARTS:
             made.given_up[job_id] = (
@@ -216,7 +216,8 @@ def _least_actors(record: JobRecord) -> int:
     return spec.actors.min * min(spec.open_rounds, spec.stop.max_rounds)
 
 
-def _kind(record: JobRecord) -> MachineKind:
+def kind_of(record: JobRecord) -> MachineKind:
+    """Return the kind of learner that a job is started one of."""
     kind = record.job.learner
     assert kind != "external", "nobody starts its learner"
     return kind

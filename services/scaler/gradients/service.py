@@ -12,13 +12,12 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from services.scaler.book.book import Book, Turn
-from services.scaler.book.holding import held_lease
 from services.scaler.book.records import AttemptKey, Change, JobRecord, OpenGradients
-from services.scaler.gradients.calls import CallsOrder, GradientOutcome
 from services.scaler.launching.flights import Flight, Flights
-from services.scaler.launching.invoker import Invoker
+from services.scaler.launching.invoker import GradientOutcome, Invoker
 from services.scaler.money.accounting import Spending, book_lines
 from services.scaler.money.gradient_pricing import calls_lines, calls_per_update, worst_calls_usd
 from services.scaler.off_loop import OffLoop
@@ -79,22 +78,16 @@ class GradientService:
         """
         async with self.book.turn(job_id) as turn:
             record = found(turn.record, "job", job_id)
-            held_lease(record, request.lease_id)
+            record.held_by(request.lease_id)
             _require_open(record, round_index)
             key = (job_id, round_index, 0, request.lease_id)
             return await self._answer(turn, key, request)
 
-    async def close(
-        self, job_id: str, *, before: int | None = None, but: str | None = None
-    ) -> None:
+    async def close(self, job_id: str, *, before: float = math.inf, but: str = "") -> None:
         """Let no more calls into a job's rounds, and book them once all have ended.
 
-        What the book refused before is booked now.
-
-        Args:
-            job_id: The job.
-            before: Rounds below this one; None means all.
-            but: Lease whose rounds from `before` on stay open; those of others end.
+        Rounds from `before` on stay open that the lease `but` is for. What the book refused before
+        is booked now.
         """
         if not self.flights.of(job_id):
             return
@@ -120,17 +113,10 @@ class GradientService:
             for each in record.open_gradients:
                 await self._bill((record.job.job_id, each.round, 0, each.lease_id), None)
 
-    def _close(self, job_id: str, *, before: int | None = None, but: str | None = None) -> None:
-        closing = [
-            flight
-            for flight in self.flights.of(job_id)
-            if before is None
-            or flight.key[1] < before
-            or (but is not None and flight.key[3] != but)
-        ]
-        for flight in closing:
-            flight.wanted = flight.told = False
-        self.flights.close(closing)
+    def _close(self, job_id: str, *, before: float = math.inf, but: str = "") -> None:
+        for flight in self.flights.of(job_id):
+            if flight.key[1] < before or flight.key[3] != but:
+                flight.wanted, flight.told, flight.closed = False, False, True
 
     async def _answer(self, turn: Turn, key: AttemptKey, request: GradientRequest) -> GradientGrant:
         number, num_calls = request.request, len(request.calls)
@@ -149,8 +135,8 @@ class GradientService:
             asked.known.add(number)
             asked.room -= num_calls
             flight = self.flights.expect(key, num_calls, closed=False)
-            order = CallsOrder(key=key, request=request, deadline_at=self.now() + deadline_s)
-            self.flights.launch(flight, order.tasks, num_tasks=num_calls, until=math.inf)
+            tasks = partial(_tasks, key, request, deadline_at=self.now() + deadline_s)
+            self.flights.launch(flight, tasks, num_tasks=num_calls, until=math.inf)
         return GradientGrant(request=number, granted=True, deadline_s=deadline_s)
 
     async def _reserve(self, turn: Turn, key: AttemptKey, asked: _Asked, at_least: int) -> str:
@@ -246,6 +232,23 @@ class GradientService:
         return projected_duration_s(
             measured_s, memory_mb=basis.gradient_memory_mb, timeout_s=basis.gradient_timeout_s
         )
+
+
+def _tasks(key: AttemptKey, request: GradientRequest, *, deadline_at: float) -> list[GradientTask]:
+    """Return the Lambda events of a request; the deadline is in Unix seconds."""
+    job_id, round_index, _, lease_id = key
+    lease_hash = hash_of_lease(lease_id)
+    return [
+        GradientTask(
+            job_id=job_id,
+            round=round_index,
+            request=request.request,
+            lease_hash=lease_hash,
+            call=call,
+            deadline_at=deadline_at,
+        )
+        for call in request.calls
+    ]
 
 
 def _require_open(record: JobRecord, round_index: int) -> None:

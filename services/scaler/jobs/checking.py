@@ -42,9 +42,7 @@ class CheckDesk:
     spending: Spending
 
     _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    """By job: one check at a time."""
-    _wanted: set[str] = field(default_factory=set)
-    """Jobs that are to be checked once more than was begun."""
+    """By job."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     def start(self) -> None:
@@ -54,7 +52,6 @@ class CheckDesk:
 
     def take_up(self, job_id: str) -> None:
         """Check a job soon; harmless to repeat."""
-        self._wanted.add(job_id)
         if job_id not in self._under_way:
             self._under_way[job_id] = asyncio.ensure_future(self._check(job_id))
 
@@ -66,26 +63,27 @@ class CheckDesk:
         await asyncio.gather(*checks, return_exceptions=True)
 
     async def _check(self, job_id: str) -> None:
-        while job_id in self._wanted:
-            self._wanted.discard(job_id)
+        """Check a job until it waits for that no more."""
+        while True:
             try:
                 async with self._turns:
-                    await self._decide(job_id)
+                    record = await self.book.find(job_id)
+                    if record is None or not _waits(record):
+                        break
+                    await self._decide(record)
             except UnreadableError as error:
                 # Reading it again would not help: the next start takes it up.
                 _LOG.error("job not checked", extra={"job": job_id, "why": str(error)})
+                break
             except StoreError as error:
                 _LOG.warning("job not checked yet", extra={"job": job_id, "why": str(error)})
-                self._wanted.add(job_id)
                 await asyncio.sleep(_AGAIN_S)
             except Exception:
                 _LOG.exception("job not checked", extra={"job": job_id})
+                break
         del self._under_way[job_id]
 
-    async def _decide(self, job_id: str) -> None:
-        record = await self.book.find(job_id)
-        if record is None or not _waits(record):
-            return
+    async def _decide(self, record: JobRecord) -> None:
         spec = record.job.spec
         try:
             environment = await self.admission.admit(spec, self.pricing)
@@ -93,18 +91,20 @@ class CheckDesk:
             why = "\n".join(f"{e.field}: {e.message}" for e in error.errors) or error.detail
             # What the job cannot be blamed for may go well when it is resumed.
             blamed = error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-            await self._write(job_id, partial(self._failed, "refused" if blamed else "error", why))
+            await self._write(record, partial(self._failed, "refused" if blamed else "error", why))
         except Exception:
             # A job that nobody looks at any more must not wait for ever.
-            _LOG.exception("check broke", extra={"job": job_id})
+            _LOG.exception("check broke", extra={"job": record.job.job_id})
             why = "the check of the job broke; the scaler's log says where"
-            await self._write(job_id, partial(self._failed, "error", why))
+            await self._write(record, partial(self._failed, "error", why))
         else:
-            await self._write(job_id, partial(self._admitted, environment))
+            await self._write(record, partial(self._admitted, environment))
 
-    async def _write(self, job_id: str, decide: Callable[[JobRecord], Change]) -> None:
+    async def _write(self, checked: JobRecord, decide: Callable[[JobRecord], Change]) -> None:
+        """Write what a check found, unless the job is another by now: then it is checked again."""
+        job_id, spec = checked.job.job_id, checked.job.spec
         record = await self.book.change(
-            job_id, lambda record: decide(record) if _waits(record) else None
+            job_id, lambda now: decide(now) if _waits(now) and now.job.spec == spec else None
         )
         if record is not None:
             _LOG.info("job checked", extra={"job": job_id, "status": record.job.status})

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from services.scaler.book.book import Book
-from services.scaler.book.holding import held_lease
 from services.scaler.book.records import Change, JobRecord, RoundEntry
 from services.scaler.jobs.changes import JobChanges
 from services.scaler.launching.launches import Launches
@@ -54,7 +53,7 @@ class FinishService:
         def decide(record: JobRecord) -> Change | None:
             if record.finished_lease_id == request.lease_id:
                 return None
-            held_lease(record, request.lease_id)
+            record.held_by(request.lease_id)
             return self._finished(record, request)
 
         record = found(await self.changes.change(job_id, decide), "job", job_id)
@@ -120,10 +119,8 @@ class FinishService:
         entries = self.book.rounds(job_id, first=first, limit=limit + 1)
         costs = self._tally.of(job_id).by_round
         reserved: defaultdict[int, float] = defaultdict(float)
-        for attempt in record.open_attempts:
-            reserved[attempt.round] += attempt.reserved_usd
-        for gradients in record.open_gradients:
-            reserved[gradients.round] += gradients.reserved_usd
+        for each in record.open_bills:
+            reserved[each.round] += each.reserved_usd
         rounds: list[RoundRecord] = []
         endings: list[RoundRecord] = []
         for entry in entries[:limit]:

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.book.book import Book
-from services.scaler.book.holding import held_lease
 from services.scaler.book.records import Change, JobRecord, LeaseRecord
 from services.scaler.jobs.ending import ended
 from services.scaler.money.accounting import Spending, stop_holding
@@ -100,7 +99,7 @@ class LeaseService:
         """
 
         def decide(record: JobRecord) -> Change:
-            held, now = held_lease(record, lease_id), self.now()
+            held, now = record.held_by(lease_id), self.now()
             renewed = held.model_copy(update={"expires_at": now + self.ttl_s})
             # Once said it stays so: the next plan has to say it, too.
             exhausted = record.exhausted or self.spending.exhausted_at(record, now) <= now

@@ -11,7 +11,7 @@ from services.scaler.book.book import Book
 from services.scaler.book.records import Change, JobRecord
 from services.scaler.refusals import conflict, found, invalid
 from services.scaler.rounds.order import RoundsBefore
-from services.scaler.rounds.switching import switched
+from services.scaler.rounds.record import switched
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest
 from shared.contracts.problem import FieldError

@@ -38,7 +38,7 @@ from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import FINISHED, Job, ResumeRequest
+from shared.contracts.jobs import FINISHED, Job, NoteRequest, ResumeRequest
 
 _LOG = logging.getLogger(__name__)
 _SLUG = re.compile(r"[^a-z0-9]+")
@@ -102,6 +102,21 @@ class JobService:
         job = found(await self.changes.change(job_id, decide), "job", job_id).job
         _LOG.info("job asked to stop", extra={"job": job_id, "status": job.status})
         return job
+
+    async def rewrite_note(self, job_id: str, request: NoteRequest) -> Job:
+        """Replace a job's note, which decides nothing.
+
+        Raises:
+            ApiError: There is no such job, or it is being deleted.
+        """
+
+        def decide(record: JobRecord) -> Change | None:
+            if record.deleting:
+                raise conflict(f"job {job_id} is being deleted")
+            spec = record.job.spec.model_copy(update={"note": request.note})
+            return _job_change(record, spec=spec)
+
+        return (await self._changed(job_id, decide)).job
 
     async def expire(
         self,

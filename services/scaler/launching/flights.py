@@ -131,17 +131,15 @@ class Flights(Generic[T, R]):
         awaited = Awaited(until=until, wanted=lambda: flight.wanted, on_retry=flight.retried)
         self.begin(self._fly(flight, tasks, num_tasks, awaited))
 
-    def close(self, flights: Iterable[Flight[T, R]]) -> None:
-        """Let no more tasks into flights; `catch_up` books those that have landed with it."""
-        for flight in flights:
-            flight.closed = True
-
     def close_unlaunched(self, keys: Iterable[AttemptKey]) -> None:
         """Take what was planned and is not in flight for what it is: a flight of nothing.
 
-        Nobody may launch any of it meanwhile, and none of it may be booked already.
+        Nobody may launch any of it meanwhile, and none of it may be booked already. `catch_up`
+        books it.
         """
-        self.close([self.expect(key, 0, closed=True) for key in keys if self.get(key) is None])
+        for key in keys:
+            if self.get(key) is None:
+                self.expect(key, 0, closed=True)
 
     async def catch_up(self, job_id: str) -> None:
         """Book what has landed of a job, also what was refused."""

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from services.scaler.launching.in_use import InUse
 from services.scaler.launching.lambda_function import Execution, ExecutionKind, LambdaFunction
 from shared.cache.arrivals import FailureKind
-from shared.contracts.gradients import GradientReport
+from shared.contracts.gradients import GradientReport, GradientTask
 from shared.contracts.message import Message
 from shared.contracts.rollouts import ActorReport, PingTask, RolloutTask
 from shared.money.costs import EXECUTIONS_PER_TASK
@@ -69,6 +69,18 @@ ROLLOUTS: TaskKind[RolloutTask, ActorReport] = TaskKind(
     answered=lambda report: (report.job_id, report.round, report.actor_index, report.mode),
 )
 """What actors do."""
+GRADIENTS: TaskKind[GradientTask, GradientReport] = TaskKind(
+    read=GradientReport.read,
+    identity=lambda task: {
+        "job": task.job_id,
+        "round": task.round,
+        "request": task.request,
+        "call": task.call.call,
+    },
+    asked=lambda task: (task.job_id, task.round, task.call.call),
+    answered=lambda report: (report.job_id, report.round, report.call),
+)
+"""What learner functions do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +104,7 @@ class TaskOutcome(Generic[T, R]):
 
 
 RolloutOutcome = TaskOutcome[RolloutTask, ActorReport]
+GradientOutcome = TaskOutcome[GradientTask, GradientReport]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

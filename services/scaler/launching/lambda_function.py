@@ -175,7 +175,7 @@ class LambdaFunction:
         """
         if self._reserved is None:
             return await self.unreserved_concurrency()
-        limit = (await self._account_settings())["AccountLimit"]
+        limit = (await self._threads.run(self._account_settings))["AccountLimit"]
         return min(self._reserved, limit["ConcurrentExecutions"])
 
     async def unreserved_concurrency(self) -> int:
@@ -184,7 +184,7 @@ class LambdaFunction:
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
         """
-        limit = (await self._account_settings())["AccountLimit"]
+        limit = (await self._threads.run(self._account_settings))["AccountLimit"]
         return limit.get("UnreservedConcurrentExecutions", limit["ConcurrentExecutions"])
 
     async def oldest_invocation_s(self) -> float | None:
@@ -198,7 +198,7 @@ class LambdaFunction:
         """
         if not self._emulated:
             return None
-        settings = await self._account_settings()
+        settings = await self._threads.run(self._account_settings)
         told = settings["ResponseMetadata"]["HTTPHeaders"].get(_OLDEST_HEADER)
         with self._api_errors():
             return None if told is None else float(told)
@@ -253,10 +253,7 @@ class LambdaFunction:
             failed=failed if config.get("Status") == "FAILED" else None,
         )
 
-    async def _account_settings(self) -> "GetAccountSettingsResponseTypeDef":
-        return await self._threads.run(self._asked_for_settings)
-
-    def _asked_for_settings(self) -> "GetAccountSettingsResponseTypeDef":
+    def _account_settings(self) -> "GetAccountSettingsResponseTypeDef":
         with self._api_errors():
             settings = self._client.get_account_settings()
             settings["AccountLimit"]["ConcurrentExecutions"]  # without it the answer is none

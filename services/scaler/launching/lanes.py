@@ -5,11 +5,13 @@ Nothing is decided by it, so nothing is lost with it when the process ends.
 
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from statistics import fmean
 
 from services.scaler.book.records import AttemptKey
 from services.scaler.launching.invoker import RolloutOutcome
 from services.scaler.launching.orders import LaunchOrder
+from shared.cache.arrivals import Mode
 from shared.contracts.views.actors import ActorLane, ActorLanes
 
 KEPT_ACTORS = 50_000
@@ -70,15 +72,15 @@ class _Launch:
     def lanes(self) -> list[ActorLane]:
         """Return a lane for each actor, evaluation episodes last."""
         order, attempt = self.order, self.order.plan.attempt
-        samples = [
-            self.ended.get(("sample", index))
-            or ActorLane(index=index, mode="sample", attempt=attempt, state="running")
-            for index in order.samples
-        ]
-        return samples + [
-            self.ended.get(("evaluate", index))
-            or ActorLane(index=index, mode="evaluate", attempt=attempt, state="running")
-            for index in order.evaluations
+        indices: dict[Mode, Sequence[int]] = {
+            "sample": order.samples,
+            "evaluate": order.evaluations,
+        }
+        return [
+            self.ended.get((mode, index))
+            or ActorLane(index=index, mode=mode, attempt=attempt, state="running")
+            for mode, of_mode in indices.items()
+            for index in of_mode
         ]
 
 

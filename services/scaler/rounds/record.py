@@ -16,10 +16,9 @@ from services.scaler.money.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
 from services.scaler.rounds.order import RoundsBefore
-from services.scaler.rounds.switching import switched
 from services.scaler.scaling.base import NoiseMemory
 from shared.contracts.going_on import MOST_LOST_REPLAYS, without_replays
-from shared.contracts.jobs import Job, JobProgress
+from shared.contracts.jobs import Job, JobProgress, ScalingSwitch
 from shared.contracts.rounds import (
     ActorTrouble,
     EvaluationResult,
@@ -28,6 +27,7 @@ from shared.contracts.rounds import (
     RoundRequest,
     RoundResult,
 )
+from shared.contracts.scaling_spec import Policy
 
 
 def reserved(
@@ -139,6 +139,20 @@ def closed(
         }
         record = record.model_copy(update=updated)
     return record, lines
+
+
+def switched(
+    job: Job, scaling: Policy, *, first_round: int, now: float
+) -> tuple[ScalingSwitch, ...]:
+    """Return a job's changes with one more, which replaces those for the same and later rounds."""
+    kept = tuple(switch for switch in job.switches if switch.round < first_round)
+    before = job.model_copy(update={"switches": kept})
+    planned = any(switch.round > first_round for switch in job.switches)
+    if not planned and job.scaling_of(first_round) == scaling:
+        return job.switches
+    if before.scaling_of(first_round) == scaling:
+        return kept
+    return (*kept, ScalingSwitch(round=first_round, at=now, scaling=scaling))
 
 
 def _without_replays(job: Job, round_index: int, now: float) -> Job:

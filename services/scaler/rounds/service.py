@@ -17,7 +17,6 @@ from http import HTTPStatus
 from weakref import WeakValueDictionary
 
 from services.scaler.book.book import Book
-from services.scaler.book.holding import held_lease
 from services.scaler.book.reading import UnreadableError, left_aside
 from services.scaler.book.records import (
     AttemptKey,
@@ -53,6 +52,7 @@ from services.scaler.scaling.registry import scaling_policy
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.contracts.billing import LedgerLine
+from shared.contracts.jobs import Job
 from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
 
@@ -60,15 +60,15 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Decided:
-    """The plan that answers a request."""
+class _Written:
+    """The stored plan that answers a request."""
 
+    job: Job
     planned: PlannedAttempt
-    change: Change | None
-    """What it has to be written with; None when it is stored already."""
-
-
-_Written = tuple[JobRecord, _Decided, LaunchOrder | None]
+    new: bool
+    """Whether it was stored just now."""
+    order: LaunchOrder | None
+    """What of it is to be launched."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -110,19 +110,17 @@ class RoundService:
         await self.launches.flights.catch_up(job_id)
         # Whoever waits for the cache to forget keeps other round calls of the job waiting, no more.
         async with self._calls.setdefault(job_id, asyncio.Lock()):
-            written = await self._written(job_id, round_index, request)
-            if isinstance(written, range):
+            written = await self._written(job_id, round_index, request, None)
+            while isinstance(written, range):
                 await self._forget_in_cache(job_id, written)
-                written = await self._written(job_id, round_index, request, forgotten=written)
-            assert not isinstance(written, range)
-        record, decided, order = written
-        if order is not None:
-            self.launches.launch(order)
+                written = await self._written(job_id, round_index, request, written)
+        if written.order is not None:
+            self.launches.launch(written.order)
             self._refreshing = asyncio.ensure_future(self.quota.refresh())
-        over = round_index + 1 - record.job.spec.open_rounds
+        over = round_index + 1 - written.job.spec.open_rounds
         await self.gradients.close(job_id, before=over, but=request.lease_id)
-        self._observe(decided.planned.plan, order, time.perf_counter() - start)
-        return self._answer(decided, order)
+        self._observe(written.planned.plan, written.order, time.perf_counter() - start)
+        return self._answer(written)
 
     async def preview(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
         """Return what `plan` would decide now; nothing is written or launched.
@@ -136,7 +134,7 @@ class RoundService:
         await self.launches.flights.wait_landed(job_id, timeout_s=self.preview_wait_s)
         await self.launches.flights.catch_up(job_id)
         record = found(await self.book.find(job_id), "job", job_id)
-        held_lease(record, request.lease_id)
+        record.held_by(request.lease_id)
         check_external(record, request)
         before = await self.book.look(RoundsBefore.read, self.book, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
@@ -175,45 +173,37 @@ class RoundService:
                 await self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
 
     async def _written(
-        self,
-        job_id: str,
-        round_index: int,
-        request: RoundRequest,
-        *,
-        forgotten: range | None = None,
+        self, job_id: str, round_index: int, request: RoundRequest, forgotten: range | None
     ) -> _Written | range:
         """Decide about a request and write it.
 
-        Returns:
-            The job after it, the plan, and what is to be launched; or, with nothing written, the
-            rounds that are made again and that the cache has to forget first.
+        Or return, with nothing written, the rounds that are made again and that the cache has to
+        forget first, unless it has `forgotten` them.
         """
         async with self.book.turn(job_id) as turn:
             record = found(turn.record, "job", job_id)
-            held_lease(record, request.lease_id)
+            record.held_by(request.lease_id)
             decided = await self._decided(record, round_index, request, forgotten)
             if isinstance(decided, range):
                 return decided
-            if decided.change is not None:
-                record = await turn.write(decided.change)
-            return record, decided, self._begun(record, decided.planned)
+            planned, change = decided
+            if change is not None:
+                record = await turn.write(change)
+            order = self._begun(record, planned)
+            return _Written(job=record.job, planned=planned, new=change is not None, order=order)
 
     async def _decided(
-        self,
-        record: JobRecord,
-        round_index: int,
-        request: RoundRequest,
-        forgotten: range | None,
-    ) -> _Decided | range:
+        self, record: JobRecord, round_index: int, request: RoundRequest, forgotten: range | None
+    ) -> tuple[PlannedAttempt, Change | None] | range:
         """Return the plan that is stored for a request, or a new one and the change it needs.
 
-        Or the rounds that the cache has to forget first, unless it has `forgotten` them.
+        Or the rounds that the cache has to forget first.
         """
         check_external(record, request)
         before = await self.book.look(RoundsBefore.read, self.book, record.job, round_index)
         where = place(before, request, max_attempts=self.max_attempts)
         if isinstance(where, PlannedAttempt):
-            return _Decided(planned=where, change=None)
+            return where, None
         if where == "rewind":
             job_id, lease_id = record.job.job_id, request.lease_id
             self.launches.supersede(job_id, from_round=round_index, lease_id=lease_id)
@@ -225,7 +215,7 @@ class RoundService:
         change, planned = await self._planned(record, request, before)
         if where == "rewind":
             change = replace(change, forget_rounds_from=round_index)
-        return _Decided(planned=planned, change=change)
+        return planned, change
 
     async def _forget_in_cache(self, job_id: str, again: range) -> None:
         """Have the cache forget rounds that are made again.
@@ -290,10 +280,10 @@ class RoundService:
         entries = (entry,) if ended is None else (with_result(ended, request.previous), entry)
         return Change(record=record, rounds=entries, lines=lines), planned
 
-    def _answer(self, decided: _Decided, order: LaunchOrder | None) -> RoundPlan:
+    def _answer(self, written: _Written) -> RoundPlan:
         """Return what the learner is told."""
-        planned = decided.planned
-        if order is not None or decided.change is not None:
+        planned = written.planned
+        if written.new or written.order is not None:
             # Whatever time has passed since it was written: its actors start now.
             return planned.plan
         self.on_given_again(planned)

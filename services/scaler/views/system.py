@@ -1,7 +1,7 @@
 """What the system is and how busy it is."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import get_args
 
@@ -37,7 +37,7 @@ def nitro_version() -> str:
         return "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class SystemLook:
     """Looks at the system."""
 
@@ -55,14 +55,12 @@ class SystemLook:
     """Set on one machine."""
     live: bool = True
     """Whether there is a system to look at, and not the records of runs alone."""
-    _cache: Recent[None, CacheView | None] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin without a look at the cache."""
-        cache: Recent[None, CacheView | None] = Recent(
+        self._cache: Recent[None, CacheView | None] = Recent(
             get=lambda _: self._look_at_cache(), fails_with=CacheError, ttl_s=_CACHE_KEPT_S
         )
-        object.__setattr__(self, "_cache", cache)
 
     async def view(self, role: Role) -> SystemView:
         """Return what there is to see, for whoever looks."""

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from services.scaler.gradients.calls import GradientOutcome
-from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
+from services.scaler.launching.invoker import Awaited, GradientOutcome, Invoker, TaskOutcome
 from services.scaler.refusals import ApiError
 from shared.contracts.gradients import (
     GradientCall,

@@ -151,8 +151,7 @@ class LostAnswers:
     """
 
     def __init__(self, table: Table, *, writes: bool, unbroken: int = 0) -> None:
-        self.__dict__.update({"get": table.get, "query": table.query})
-        self.__dict__.update({"run": table.run, "run_long": table.run_long})
+        self.__dict__.update({"get": table.get, "query": table.query, "run": table.run})
         self._table, self._writes = table, writes
         self._calls, self._broken = itertools.count(), unbroken
 
@@ -339,8 +338,7 @@ class BrokenTable:
     """Stands before a table whose n-th write from now on, counted from 0, never reaches it."""
 
     def __init__(self, table: Table, *, call: int) -> None:
-        self.__dict__.update({"get": table.get, "query": table.query})
-        self.__dict__.update({"run": table.run, "run_long": table.run_long})
+        self.__dict__.update({"get": table.get, "query": table.query, "run": table.run})
         self._table, self._calls, self._broken = table, itertools.count(), call
 
     def write(self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected) -> None:

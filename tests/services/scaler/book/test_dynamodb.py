@@ -34,7 +34,6 @@ def test_a_table_that_is_not_there_is_named_with_the_setting(aws: str) -> None:
     table = DynamoDbTable.connect("no-such-table", region=REGION)
     item = Item(("a", "b"), "body")
     for use in (
-        table.check,
         lambda: table.get(item.key),
         lambda: list(table.query("a")),
         lambda: table.write([item], expect={}),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from services.scaler.book.book import Book
-from services.scaler.book.holding import held_lease
 from services.scaler.book.records import Change, JobRecord
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.jobs.leases import LeaseService
@@ -154,7 +153,7 @@ async def test_a_lease_is_named_by_its_hash_in_logs_and_refusals(
         await desk.give_up(lease_id)
     assert [getattr(r, "lease", None) for r in caplog.records] == [hash_of_lease(lease_id)] * 2
     with pytest.raises(ApiError) as refused:
-        held_lease(stored(book, "a"), lease_id)
+        stored(book, "a").held_by(lease_id)
     assert hash_of_lease(lease_id) in refused.value.detail
     assert lease_id not in refused.value.detail
 

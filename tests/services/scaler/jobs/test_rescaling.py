@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scaler.rounds.switching import switched
+from services.scaler.rounds.record import switched
 from shared.contracts.jobs import Job
 from shared.contracts.problem import Problem
 from shared.contracts.scaling_spec import FixedScaling, Policy

@@ -125,7 +125,7 @@ def test_a_flight_is_booked_once_when_no_more_is_to_come_and_all_of_it_has_ended
     assert (rig.booked, rig.flights.in_flight()) == ([], 0)
     assert rig.flights.expect(ONE, 1, closed=False) is flight
     rig.launch(flight, 1)
-    rig.flights.close([flight])
+    flight.closed = True
     assert (rig.booked, rig.flights.in_flight(only="one")) == ([], 1)
     assert not rig.landed("one")
     rig.clock.ends[-1].tell(TaskOutcome(task=TASK))
