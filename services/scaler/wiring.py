@@ -163,13 +163,7 @@ class Components:
             slack_s=settings.deadline_slack_s,
         )
         self.launches = Launches(
-            self._invoker,
-            self.cache,
-            self._cache_thread,
-            self.metrics,
-            clock=settings.ledger_clock,
-            memory_mb=settings.lambda_memory_mb,
-            timeout_s=settings.lambda_timeout_s,
+            self._invoker, self.cache, self._cache_thread, self.metrics, self._spending
         )
         self.lost = LostLaunches(
             book=self.book,

@@ -33,7 +33,7 @@ from shared.contracts.gradients import (
 )
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.problem import FieldError
-from shared.money.costs import EXECUTIONS_PER_TASK, projected_duration_s
+from shared.money.costs import EXECUTIONS_PER_TASK
 
 _LOG = logging.getLogger(__name__)
 CallsFlight = Flight[GradientTask, GradientReport]
@@ -221,17 +221,15 @@ class GradientService:
         return calls_lines([longest_s] * twice, twice, basis, round_index=reserve.round)
 
     def _lines(self, key: AttemptKey, ended: Ended) -> tuple[LedgerLine, ...]:
-        durations_s = [self._on_aws(each) for outcome, _ in ended for each in outcome.billed_s]
-        num_requests = sum(outcome.requests for outcome, _ in ended)
-        return calls_lines(durations_s, num_requests, self.spending.basis, round_index=key[1])
-
-    def _on_aws(self, measured_s: float) -> float:
-        if self.spending.clock == "wall":
-            return measured_s
         basis = self.spending.basis
-        return projected_duration_s(
-            measured_s, memory_mb=basis.gradient_memory_mb, timeout_s=basis.gradient_timeout_s
+        billed_s = partial(
+            self.spending.execution_s,
+            memory_mb=basis.gradient_memory_mb,
+            timeout_s=basis.gradient_timeout_s,
         )
+        durations_s = [billed_s(each) for outcome, _ in ended for each in outcome.billed_s]
+        num_requests = sum(outcome.requests for outcome, _ in ended)
+        return calls_lines(durations_s, num_requests, basis, round_index=key[1])
 
 
 def _tasks(key: AttemptKey, request: GradientRequest, *, deadline_at: float) -> list[GradientTask]:

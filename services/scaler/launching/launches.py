@@ -9,7 +9,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
+from functools import partial
 
 from services.scaler.book.records import AttemptKey, JobRecord, LaunchOutcome
 from services.scaler.launching.flights import Flight, Flights
@@ -18,14 +19,14 @@ from services.scaler.launching.invoker import ActorInvoker, RolloutOutcome
 from services.scaler.launching.lanes import Lanes
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
-from services.scaler.money.ledger import Clock
+from services.scaler.money.accounting import Spending
 from services.scaler.off_loop import OffLoop
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import ActorReport, RolloutTask
 from shared.contracts.rounds import LaunchCounts
-from shared.money.costs import lambda_billed_s, projected_duration_s
+from shared.money.costs import lambda_billed_s
 
 _LOG = logging.getLogger(__name__)
 RolloutFlight = Flight[RolloutTask, ActorReport]
@@ -44,10 +45,7 @@ class Launches:
     cache: TrajectoryCache
     cache_thread: OffLoop
     metrics: Metrics
-    _: KW_ONLY
-    clock: Clock
-    memory_mb: int
-    timeout_s: float
+    spending: Spending
     on_landed: OutcomeSink = _nowhere
     """Books what became of a launch; harmless to repeat."""
 
@@ -162,7 +160,13 @@ class Launches:
 
     def _summary(self, flight: RolloutFlight) -> LaunchOutcome:
         ended = [outcome for outcome, _ in flight.ended]
-        times = [[self._on_aws(duration) for duration in o.billed_s] for o in ended]
+        basis = self.spending.basis
+        billed_s = partial(
+            self.spending.execution_s,
+            memory_mb=basis.memory_mb,
+            timeout_s=basis.function_timeout_s,
+        )
+        times = [[billed_s(duration) for duration in o.billed_s] for o in ended]
         totals = [(o.task.mode, sum(t)) for o, t in zip(ended, times, strict=True)]
         sent_at = [o.sent_at for o in ended if o.sent_at is not None]
         launch_s = max(sent_at) - flight.decided_at if sent_at else None
@@ -177,11 +181,6 @@ class Launches:
             slowest_sample_s=max((s for mode, s in totals if mode == "sample"), default=0.0),
             slowest_evaluation_s=max((s for mode, s in totals if mode == "evaluate"), default=0.0),
         )
-
-    def _on_aws(self, measured_s: float) -> float:
-        if self.clock == "wall":
-            return measured_s
-        return projected_duration_s(measured_s, memory_mb=self.memory_mb, timeout_s=self.timeout_s)
 
 
 def counts_of(flight: RolloutFlight, launch_s: float | None = None) -> LaunchCounts:

@@ -29,7 +29,7 @@ from services.scaler.money.ledger import (
 from services.scaler.money.round_means import with_round
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import Job
-from shared.money.costs import CostBasis
+from shared.money.costs import CostBasis, projected_duration_s
 
 Billed = tuple[JobRecord, tuple[LedgerLine, ...]]
 """A job after a step, and the ledger lines that belong to it."""
@@ -110,6 +110,12 @@ class Spending:
     def clock_s(self, record: JobRecord, now: float) -> float:
         """Return the time on the clock that bills a job."""
         return record.projected_wall_s if self.clock == "projected" else now
+
+    def execution_s(self, measured_s: float, *, memory_mb: int, timeout_s: float) -> float:
+        """Return for how long an execution is billed that took so long here."""
+        if self.clock == "wall":
+            return measured_s
+        return projected_duration_s(measured_s, memory_mb=memory_mb, timeout_s=timeout_s)
 
     def begin_holding(self, record: JobRecord, now: float) -> JobRecord:
         """Note that a learner took the job, after an earlier one may have been lost with it.

@@ -145,15 +145,7 @@ class Services:
         def clock() -> float:
             return self.now
 
-        self.launches = Launches(
-            invoker,
-            cache,
-            inline,
-            metrics,
-            clock=spending.clock,
-            memory_mb=spending.basis.memory_mb,
-            timeout_s=TIMEOUT_S,
-        )
+        self.launches = Launches(invoker, cache, inline, metrics, spending)
         self.gradients = GradientService(
             book=self.book,
             invoker=NoGradients() if functions is None else functions,

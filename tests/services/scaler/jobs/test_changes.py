@@ -14,7 +14,7 @@ from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from tests.services.scaler.gradients.test_service import BASIS, Rig, opened_rig
 from tests.services.scaler.money.test_accounting_spending import NOW
-from tests.services.scaler.services_without_network import TIMEOUT_S, Inline, SilentCache, do
+from tests.services.scaler.services_without_network import Inline, SilentCache, do
 from tests.services.scaler.simulated_job import ChanceInvoker
 
 SPENDING = Spending(basis=BASIS, clock="wall")
@@ -26,9 +26,7 @@ def changes_of(rig: Rig) -> JobChanges:
         SilentCache(),
         Inline(),
         Metrics(),
-        clock="wall",
-        memory_mb=BASIS.memory_mb,
-        timeout_s=TIMEOUT_S,
+        SPENDING,
     )
     return JobChanges(book=rig.book, launches=launches, gradients=rig.service)
 

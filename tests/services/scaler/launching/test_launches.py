@@ -16,16 +16,17 @@ from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutc
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.metrics import Metrics
+from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import Clock
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask
 from shared.money.costs import lambda_gb_seconds
 from tests.services.scaler.book.records import REGION, make_table, record
+from tests.services.scaler.money.test_budget import basis
 from tests.services.scaler.rounds.test_order import planned
-from tests.services.scaler.services_without_network import TIMEOUT_S, Inline, SilentCache, do
+from tests.services.scaler.services_without_network import Inline, SilentCache, do
 from tests.services.scaler.simulated_job import ChanceInvoker
 
-MEMORY_MB = 1024
 JOB = record().job
 
 
@@ -76,9 +77,7 @@ def landed(num_actors: int, *, clock: Clock = "wall", seed: int = 2) -> LaunchOu
         SilentCache(),
         Inline(),
         Metrics(),
-        clock=clock,
-        memory_mb=MEMORY_MB,
-        timeout_s=TIMEOUT_S,
+        Spending(basis=basis(), clock=clock),
     )
     outcomes: list[LaunchOutcome] = []
     launches.expect(order(num_actors))
@@ -110,9 +109,7 @@ def test_only_launches_of_earlier_leases_keep_quiet_where_rounds_are_made_again(
     lease_id: str, from_round: int, told: bool
 ) -> None:
     invoker, cache = ChanceInvoker(random.Random(2), cruel=True), ToldCache()
-    launches = Launches(
-        invoker, cache, Inline(), Metrics(), clock="wall", memory_mb=MEMORY_MB, timeout_s=TIMEOUT_S
-    )
+    launches = Launches(invoker, cache, Inline(), Metrics(), Spending(basis=basis(), clock="wall"))
     launches.expect(order(3))
     launch(launches, order(3))
     launches.supersede("job", from_round=from_round, lease_id=lease_id)
@@ -144,9 +141,7 @@ def test_actors_are_awaited_until_the_deadline_or_their_jobs_end_and_tell_of_ret
         SilentCache(),
         Inline(),
         Metrics(),
-        clock="wall",
-        memory_mb=MEMORY_MB,
-        timeout_s=TIMEOUT_S,
+        Spending(basis=basis(), clock="wall"),
     )
     made = order(3)
     before = time.perf_counter()

@@ -16,6 +16,7 @@ from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunc
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches
 from services.scaler.metrics import Metrics
+from services.scaler.money.accounting import Spending
 from services.scaler.settings import Settings
 from shared.cache.arrivals import Arrival
 from shared.cache.client import TrajectoryCache
@@ -29,6 +30,7 @@ from tests.services.scaler.lambda_endpoint import (
     healthy,
     report,
 )
+from tests.services.scaler.money.test_budget import basis
 from tests.services.scaler.rounds.test_order import planned
 from tests.services.scaler.running import Scaler, StartScaler
 from tests.services.scaler.services_without_network import Inline
@@ -194,9 +196,8 @@ async def test_an_api_that_refuses_is_asked_ever_more_rarely(
         raise LambdaApiError("AccessDeniedException")
 
     invoker = ChanceInvoker(random.Random(0), cruel=False)
-    launches = Launches(
-        invoker, cache, Inline(), Metrics(), clock="wall", memory_mb=1024, timeout_s=60.0
-    )
+    spending = Spending(basis=basis(), clock="wall")
+    launches = Launches(invoker, cache, Inline(), Metrics(), spending)
     lost = LostLaunches(
         book=Book(SqliteTable(tmp_path / "nitro.sqlite3"), now=lambda: 0.0),
         launches=launches,
