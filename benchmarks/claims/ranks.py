@@ -161,7 +161,7 @@ class _Learner:
     def sample(self) -> float:
         """Update once; return the milliseconds it took."""
         start = time.perf_counter()
-        self._steps.take(self._batch, self._rule, generator=self._generator, policy_version=0)
+        self._steps.take(self._batch, self._rule, generator=self._generator)
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         return 1000.0 * (time.perf_counter() - start)

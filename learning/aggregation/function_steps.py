@@ -25,14 +25,13 @@ from torch import Tensor
 from learning.aggregation.queue import GradientQueue
 from learning.aggregation.threshold import StalenessBound
 from learning.aggregation.weighting import Arrived, WeighingRule, step_factor, weighted_mean
-from learning.algorithms.network_steps import adam_rule
+from learning.algorithms.network_steps import adam_of
 from learning.arrays import Floats
 from learning.data.minibatch import ShuffledMinibatches
-from learning.losses.loss_terms import LossRule, stat_names
+from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import summed_up
-from learning.updates.optimiser import FlatAdam
 from learning.updates.steps import GradientHyperparameters
 from shared.contracts.gradients import GradientCall, GradientRecord
 from shared.contracts.learner_functions import LearnerFunctions
@@ -101,14 +100,9 @@ class FunctionSteps:
         self._num_epochs = hyperparameters.num_epochs
         self._minibatch_size = hyperparameters.minibatch_size
         self._normalise = hyperparameters.advantage_normalisation == "minibatch"
-        halves = network.halves()
-        if halves is None:
+        if network.halves() is None:
             raise ValueError("functions compute gradients of dense networks on a CPU only")
-        self.adam = FlatAdam(
-            network.flat,
-            rule=adam_rule(hyperparameters),
-            pieces=[slice(half.start, half.end) for half in halves],
-        )
+        self.adam = adam_of(network, hyperparameters)
         self._weighing = WeighingRule(
             form=functions.weighting, v=functions.v, decay=functions.decay
         )
@@ -123,7 +117,6 @@ class FunctionSteps:
         rule: LossRule,
         *,
         generator: torch.Generator,
-        policy_version: int,
     ) -> dict[str, float]:
         """Take all steps over a batch; see `NetworkSteps.take`.
 
@@ -140,21 +133,14 @@ class FunctionSteps:
         )
         slices = [*minibatches.arrays()]
         self._desk.begin(slices)
-        update = _Update(
-            self, rule, len(slices), policy_version, minibatches=size / self._minibatch_size
-        )
+        update = _Update(self, rule, len(slices), minibatches=size / self._minibatch_size)
         with torch.inference_mode():
             record = update.run()
         self._bound = self._bound.after(record.staleness)
         self._desk.end(record)
-        steps = summed_up(update.rows)
-        found = {
-            "num_minibatches": float(len(update.rows)),
-            "skipped_steps": float(steps.num_skipped),
-        }
-        if not steps.num_taken:
+        found = summed_up(update.rows).stats(rule, samples_per_step=size)
+        if "loss" not in found:
             return found
-        stats = dict(zip((*stat_names(rule), "grad_norm"), steps.means, strict=True))
         ages = record.staleness
         found["staleness_mean"] = sum(ages) / len(ages)
         found["staleness_max"] = float(max(ages))
@@ -162,7 +148,7 @@ class FunctionSteps:
         found["gradient_queue_mean"] = len(ages) / len(record.queued)
         if record.bound is not None:
             found["staleness_bound"] = record.bound
-        return found | stats | {"loss": rule.total(stats, samples_per_step=size)}
+        return found
 
     def scalars(self) -> dict[str, bool | int | float | str]:
         """Return the weights' version and the bound."""
@@ -189,14 +175,12 @@ class _Update:
         steps: FunctionSteps,
         rule: LossRule,
         num_calls: int,
-        policy_version: int,
         *,
         minibatches: float,
     ) -> None:
         self._steps = steps
         self._desk = steps._desk
         self._rule = rule
-        self._policy_version = policy_version
         self._num_calls = num_calls
         self._learning_rate = steps.adam.learning_rate
         self._minibatches = minibatches
@@ -293,14 +277,7 @@ class _Update:
             self._steps._functions.step_size, minibatches=len(gradients) * self._minibatches
         )
         self._steps.adam.set_learning_rate(self._learning_rate * factor)
-        return self._steps.adam.apply(
-            Gradient(
-                flat=torch.from_numpy(flat),
-                stats=stats,
-                policy_version=self._policy_version,
-                num_samples=sum(gradient.num_samples for gradient in gradients),
-            )
-        )
+        return self._steps.adam.apply(Gradient(flat=torch.from_numpy(flat), stats=stats))
 
     def _record(self) -> GradientRecord:
         staleness = tuple(age for each in self._aggregated for age in each.staleness)

@@ -199,18 +199,16 @@ class GradientLearner(Generic[H]):
         return UpdateStart(parameters=self._network.flat.clone(), step_sizes=sizes)
 
     def _take_steps(
-        self, batch: Columns[Tensor], rule: LossRule, *, learning_rate: float, policy_version: int
+        self, batch: Columns[Tensor], rule: LossRule, *, learning_rate: float
     ) -> dict[str, float]:
-        """Take all steps over a batch, from a policy of that version.
+        """Take all steps over a batch.
 
         Returns:
             The stats of `NetworkSteps.take`, `explained_variance` of the value targets by the
             values before the steps, and `learning_rate`.
         """
         self._adam.set_learning_rate(learning_rate)
-        stats = self._steps.take(
-            batch, rule, generator=self._generator, policy_version=policy_version
-        )
+        stats = self._steps.take(batch, rule, generator=self._generator)
         target, error = batch.value_target.double(), (batch.value_target - batch.value).double()
         variance = float(target.var(correction=0))
         explained = 1.0 - float(error.var(correction=0)) / variance if variance > 0 else 0.0

@@ -8,7 +8,6 @@ gradients of its own rows, and all take the steps.
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Self
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from learning.cpu.halved_steps import (
 )
 from learning.cpu.second_process import SecondProcess, SecondProcessLostError
 from learning.data.minibatch import ShuffledMinibatches
-from learning.losses.loss_terms import LossRule, stat_names
+from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.step_terms import StepTerms
 from learning.updates.cuda_graphs import Unrecorded, recorder
@@ -38,13 +37,15 @@ from shared.trajectory.columns import Columns
 _LOG = logging.getLogger(__name__)
 
 
-def adam_rule(hyperparameters: GradientHyperparameters) -> AdamRule:
-    """Return how a job's first steps are taken."""
-    return AdamRule(
+def adam_of(network: ActorCritic, hyperparameters: GradientHyperparameters) -> FlatAdam:
+    """Return a network's optimiser, without moments."""
+    rule = AdamRule(
         learning_rate=hyperparameters.learning_rate,
         epsilon=hyperparameters.adam_epsilon,
         gradient_norm_max=hyperparameters.gradient_norm_max,
     )
+    pieces = [slice(half.start, half.end) for half in network.halves() or ()] or [slice(None)]
+    return FlatAdam(network.flat, rule=rule, pieces=pieces)
 
 
 class NetworkSteps:
@@ -53,50 +54,25 @@ class NetworkSteps:
     def __init__(
         self,
         network: ActorCritic,
+        hyperparameters: GradientHyperparameters,
         *,
-        adam: AdamRule,
-        num_epochs: int,
-        minibatch_size: int,
-        normalise: bool,
-        process: SecondProcess | None,
+        process: SecondProcess | None = None,
     ) -> None:
         """Start without moments.
 
         Args:
             network: Stepped in place.
-            adam: How steps are taken at first.
-            num_epochs: Passes over every batch.
-            minibatch_size: Most samples of a step.
-            normalise: Whether the advantages of each minibatch are normalised by themselves.
+            hyperparameters: The job's.
             process: May take the value function's steps.
         """
         self._network = network
-        self._num_epochs = num_epochs
-        self._minibatch_size = minibatch_size
-        self._normalise = normalise
+        self._num_epochs = hyperparameters.num_epochs
+        self._minibatch_size = hyperparameters.minibatch_size
+        self._normalise = hyperparameters.advantage_normalisation == "minibatch"
         self._process = process
         self._gradient = network.new_gradient()
         self._halves = network.halves()
-        pieces = [slice(half.start, half.end) for half in self._halves or ()] or [slice(None)]
-        self.adam = FlatAdam(network.flat, rule=adam, pieces=pieces)
-
-    @classmethod
-    def of(
-        cls,
-        network: ActorCritic,
-        hyperparameters: GradientHyperparameters,
-        *,
-        process: SecondProcess | None = None,
-    ) -> Self:
-        """Return the steps that a job's hyper-parameters ask for, without moments."""
-        return cls(
-            network,
-            adam=adam_rule(hyperparameters),
-            num_epochs=hyperparameters.num_epochs,
-            minibatch_size=hyperparameters.minibatch_size,
-            normalise=hyperparameters.advantage_normalisation == "minibatch",
-            process=process,
-        )
+        self.adam = adam_of(network, hyperparameters)
 
     @classmethod
     def beside(cls, process: SecondProcess | None) -> StepsBuilder:
@@ -108,7 +84,7 @@ class NetworkSteps:
             hyperparameters: GradientHyperparameters,
             /,
         ) -> NetworkSteps:
-            return cls.of(network, hyperparameters, process=process)
+            return cls(network, hyperparameters, process=process)
 
         return build
 
@@ -118,7 +94,6 @@ class NetworkSteps:
         rule: LossRule,
         *,
         generator: torch.Generator,
-        policy_version: int,
         group: Group | None = None,
     ) -> dict[str, float]:
         """Take all steps over a batch.
@@ -127,7 +102,6 @@ class NetworkSteps:
             batch: The samples.
             rule: The loss.
             generator: Orders are drawn from it.
-            policy_version: Of the policy before the steps.
             group: Whose other ranks take the same steps at the same time; None for this process
                 alone.
 
@@ -135,17 +109,9 @@ class NetworkSteps:
             `num_minibatches` and, of these, `skipped_steps`; if a step was taken, means over the
             steps taken of the rule's stats, `loss` and `grad_norm`.
         """
-        steps = self._steps(batch, rule, generator, policy_version, group)
-        num_minibatches = steps.num_taken + steps.num_skipped
-        found = {
-            "num_minibatches": float(num_minibatches),
-            "skipped_steps": float(steps.num_skipped),
-        }
-        if not steps.num_taken:
-            return found
-        stats = dict(zip((*stat_names(rule), "grad_norm"), steps.means, strict=True))
-        samples = batch.num_samples * self._num_epochs / num_minibatches
-        return found | stats | {"loss": rule.total(stats, samples_per_step=samples)}
+        steps = self._steps(batch, rule, generator, group)
+        samples = batch.num_samples * self._num_epochs / (steps.num_taken + steps.num_skipped)
+        return steps.stats(rule, samples_per_step=samples)
 
     def scalars(self) -> dict[str, bool | int | float | str]:
         """Return what is to be saved beside the optimiser: nothing."""
@@ -159,7 +125,6 @@ class NetworkSteps:
         batch: Columns[Tensor],
         rule: LossRule,
         generator: torch.Generator,
-        policy_version: int,
         group: Group | None,
     ) -> StepsTaken:
         minibatches = ShuffledMinibatches(
@@ -180,7 +145,6 @@ class NetworkSteps:
                 rule=rule,
                 like=network.flat,
                 sizes=minibatches.sizes(),
-                policy_version=policy_version,
             )
 
         with network.without_graph():
@@ -191,7 +155,6 @@ class NetworkSteps:
                     rule,
                     network.distribution,
                     into=self._gradient,
-                    policy_version=policy_version,
                 )
                 with recorder(network.flat.device) as recording:
                     # What waits for other processes, or is unknown, is not recorded.
@@ -203,7 +166,7 @@ class NetworkSteps:
             orders = [*minibatches.orders()]
             offered = self._offered(batch) if group is None else None
             if offered is not None:
-                halves = self._work(batch, minibatches, orders, rule, terms, policy_version)
+                halves = self._work(batch, minibatches, orders, rule, terms)
                 try:
                     return take_halved_steps(*halves, self.adam, offered)
                 except SecondProcessLostError as error:
@@ -213,7 +176,6 @@ class NetworkSteps:
                 rule,
                 terms,
                 into=self._gradient,
-                policy_version=policy_version,
             )
             return take_watched_steps(minibatches.arrays(orders), self.adam, of_all(by_numpy))
 
@@ -230,7 +192,6 @@ class NetworkSteps:
         orders: Sequence[Tensor],
         rule: LossRule,
         terms: StepTerms[Floats],
-        policy_version: int,
     ) -> tuple[PolicyHalf, ValueHalf]:
         assert self._halves is not None, "a network that NumPy steps has two"
         policy, value = self._halves
@@ -242,7 +203,6 @@ class NetworkSteps:
                 terms=terms,
                 minibatches=minibatches,
                 orders=orders,
-                policy_version=policy_version,
             ),
             ValueHalf(
                 half=value,
@@ -253,6 +213,5 @@ class NetworkSteps:
                 value_target=batch.value_target.numpy(),
                 value=batch.value.numpy(),
                 orders=np.stack([order.numpy() for order in orders]),
-                policy_version=policy_version,
             ),
         )

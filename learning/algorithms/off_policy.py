@@ -126,7 +126,6 @@ class OffPolicyLearner(GradientLearner[H], ABC):
             batch,
             self.rule,
             learning_rate=self._decayed(scaled, self._newest_round),
-            policy_version=self._policy_version,
         )
         self._barren_batches = 0 if "loss" in stats else self._barren_batches + 1
         if self._barren_batches >= BARREN_BATCHES_MAX:

@@ -59,7 +59,6 @@ class Ppo(OnPolicy, GradientLearner[PpoHyperparameters]):
             batch,
             rule,
             learning_rate=self._decayed(hyperparameters.learning_rate, self._num_updates),
-            policy_version=ordered[0].policy_version,
         )
         if "loss" not in stats:
             raise FloatingPointError(

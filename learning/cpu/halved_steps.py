@@ -50,7 +50,6 @@ class _Half(ABC, Generic[S]):
     half: NetworkHalf
     adam: AdamPart
     rule: LossRule
-    policy_version: int
 
     @abstractmethod
     def samples(self) -> Iterator[S]:
@@ -72,13 +71,7 @@ class _Half(ABC, Generic[S]):
         steps = []
         for samples in self.samples():
             term = self.differentiated(samples, at, into)
-            gradient = Gradient(
-                flat=flat,
-                stats=term.stats,
-                policy_version=self.policy_version,
-                num_samples=len(samples.observation),
-            )
-            steps.append(adam.apply(gradient, whole))
+            steps.append(adam.apply(Gradient(flat=flat, stats=term.stats), whole))
         return HalfTaken(adam=adam.part(), steps=steps)
 
 

@@ -29,7 +29,6 @@ class RankGradients(Generic[Array]):
         rule: LossRule,
         like: Tensor,
         sizes: Iterator[int],
-        policy_version: int,
     ) -> None:
         """Compute nothing yet.
 
@@ -39,13 +38,11 @@ class RankGradients(Generic[Array]):
             rule: The loss.
             like: Of the gradient's form # [P].
             sizes: Samples of each whole minibatch, in the order they are asked for.
-            policy_version: Of the policy that the update begins with.
         """
         self._own: GradientSource[Columns[Array]] = own
         self._add_up = add_up
         self._sums = rule.sums_samples
         self._sizes = sizes
-        self._policy_version = policy_version
         self._both = like.new_zeros(len(like) + len(stat_names(rule)))
         self._flat, self._stats = self._both[: len(like)], self._both[len(like) :]
 
@@ -60,9 +57,4 @@ class RankGradients(Generic[Array]):
         else:
             self._both.zero_()  # a mean over nothing would be NaN
         self._add_up(self._both)
-        return Gradient(
-            flat=self._flat,
-            stats=self._stats,
-            policy_version=self._policy_version,
-            num_samples=whole,
-        )
+        return Gradient(flat=self._flat, stats=self._stats)

@@ -93,12 +93,9 @@ class RankGroup:
         rule: LossRule,
         like: Tensor,
         sizes: Iterator[int],
-        policy_version: int,
     ) -> GradientSource[Columns[Array]]:
         """Return the gradients of all ranks together, given what computes this one's."""
-        return RankGradients(
-            own, self.add_up, rule=rule, like=like, sizes=sizes, policy_version=policy_version
-        )
+        return RankGradients(own, self.add_up, rule=rule, like=like, sizes=sizes)
 
     @property
     def rows(self) -> slice:

@@ -44,7 +44,7 @@ class NetworkForm:
         """Return the steps of a new network, whose parameters are to be overwritten."""
         network = build_network(self.environment, self.hyperparameters, seed=0)
         network.flatten(self.dtype, device)
-        return NetworkSteps.of(network, self.hyperparameters)
+        return NetworkSteps(network, self.hyperparameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,6 @@ class RankWork:
 
     form: NetworkForm
     rule: LossRule
-    policy_version: int
     learning_rate: float
     adam_steps: int
     """Taken before."""
@@ -173,7 +172,6 @@ class Follower:
             self._batch(work),
             work.rule,
             generator=generator,
-            policy_version=work.policy_version,
             group=self._group,
         )
         return RankDone(digest_of(steps.adam))

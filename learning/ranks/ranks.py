@@ -162,7 +162,7 @@ class Ranks:
     ) -> "RankedSteps":
         """Return steps that all ranks take together: a `StepsBuilder`."""
         form = NetworkForm(environment=environment, hyperparameters=hyperparameters)
-        return RankedSteps(NetworkSteps.of(network, hyperparameters), self, form)
+        return RankedSteps(NetworkSteps(network, hyperparameters), self, form)
 
     def close(self) -> None:
         """End the other ranks; safe to repeat."""
@@ -291,7 +291,6 @@ class RankedSteps:
         rule: LossRule,
         *,
         generator: torch.Generator,
-        policy_version: int,
     ) -> dict[str, float]:
         """Do as `NetworkSteps.take` does.
 
@@ -302,7 +301,6 @@ class RankedSteps:
         work = RankWork(
             form=self._form,
             rule=rule,
-            policy_version=policy_version,
             learning_rate=self.adam.learning_rate,
             adam_steps=self.adam.steps,
             generator=generator.get_state().numpy().tobytes(),
@@ -312,9 +310,7 @@ class RankedSteps:
         def here(group: RankGroup) -> dict[str, float]:
             for tensor in (*flats_of(self.adam), *(tensor for _, tensor in columns)):
                 group.copy_first(tensor.contiguous())
-            return self._steps.take(
-                batch, rule, generator=generator, policy_version=policy_version, group=group
-            )
+            return self._steps.take(batch, rule, generator=generator, group=group)
 
         return self._ranks.lead(work, here, self.adam)
 

@@ -19,9 +19,6 @@ class Gradient:
 
     flat: Tensor  # [P], in the layout of the parameters it is of
     stats: Tensor | Floats  # [S], means over the samples of what the loss is made of
-    policy_version: int
-    """Of the policy that the update began with."""
-    num_samples: int
 
 
 class GradientSource(Protocol[S_contra]):
@@ -47,7 +44,6 @@ class Group(Protocol):
         rule: LossRule,
         like: Tensor,
         sizes: Iterator[int],
-        policy_version: int,
     ) -> GradientSource[Columns[Array]]:
         """Return the gradients of all together, over whole minibatches.
 
@@ -56,6 +52,5 @@ class Group(Protocol):
             rule: The loss.
             like: Of the gradient's form # [P].
             sizes: Samples of each whole minibatch, in the order they are asked for.
-            policy_version: Of the policy that the update begins with.
         """
         ...

@@ -13,6 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from learning.losses.loss_terms import LossRule, stat_names
 from learning.updates.cuda_graphs import Recorder, Work
 from learning.updates.gradient import GradientSource
 from learning.updates.optimiser import FlatAdam
@@ -31,6 +32,21 @@ class StepsTaken:
     num_taken: int
     num_skipped: int
     """Steps left out because a number was not finite."""
+
+    def stats(self, rule: LossRule, *, samples_per_step: float) -> dict[str, float]:
+        """Return `num_minibatches` and, of these, `skipped_steps`, as a round's record has them.
+
+        If a step was taken, also the means of the rule's stats, `grad_norm` and `loss`.
+        """
+        found = {
+            "num_minibatches": float(self.num_taken + self.num_skipped),
+            "skipped_steps": float(self.num_skipped),
+        }
+        if not self.num_taken:
+            return found
+        means = dict(zip((*stat_names(rule), "grad_norm"), self.means, strict=True))
+        loss = rule.total(means, samples_per_step=samples_per_step)
+        return found | means | {"loss": loss}
 
 
 def take_steps(

@@ -32,7 +32,6 @@ class NetworkGradients(Generic[Array]):
         terms: StepTerms[Array],
         *,
         into: FlatGradient,
-        policy_version: int,
     ) -> None:
         """Compute nothing yet.
 
@@ -41,21 +40,14 @@ class NetworkGradients(Generic[Array]):
             rule: The loss.
             terms: The network's distribution, or its `array_terms`.
             into: Made by the network's `new_gradient`; overwritten by every gradient.
-            policy_version: Of the policy that the update begins with.
         """
         self._differentiate: Differentiate[Array] = differentiate
         self._rule = rule
         self._terms: StepTerms[Array] = terms
         self._into = into
-        self._policy_version = policy_version
 
     def gradient(self, samples: Columns[Array]) -> Gradient:
         """Return the gradient over some samples."""
         loss: MinibatchLoss[Array] = MinibatchLoss(self._rule, samples, self._terms)
         self._differentiate(samples.observation, loss, gradient=self._into)
-        return Gradient(
-            flat=self._into.flat,
-            stats=loss.stats(),
-            policy_version=self._policy_version,
-            num_samples=len(samples.observation),
-        )
+        return Gradient(flat=self._into.flat, stats=loss.stats())

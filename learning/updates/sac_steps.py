@@ -114,11 +114,5 @@ class SacSteps:
 
     def _apply(self, name: str, gradient: Tensor, loss: Tensor) -> list[float] | None:
         """Step along a gradient; return the loss and its length, or None without a step."""
-        return self._adams[name].apply(
-            Gradient(
-                flat=gradient,
-                stats=loss.detach().reshape(1),
-                policy_version=0,
-                num_samples=self._rule.minibatch_size,
-            )
-        )
+        stats = loss.detach().reshape(1)
+        return self._adams[name].apply(Gradient(flat=gradient, stats=stats))

@@ -38,7 +38,6 @@ class Steps(Protocol):
         rule: LossRule,
         *,
         generator: torch.Generator,
-        policy_version: int,
     ) -> dict[str, float]:
         """Take all steps over a batch; return what `NetworkSteps.take` does."""
         ...

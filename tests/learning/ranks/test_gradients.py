@@ -37,7 +37,7 @@ def _steps() -> tuple[NetworkSteps, Columns[Tensor]]:
     trajectories = [make_trajectory(DISCRETE, network, actor_index=i) for i in range(2)]
     batch = on_policy_batch(trajectories, network, discount=0.99, gae_lambda=0.95)
     network.flatten(torch.float64)
-    return NetworkSteps.of(network, PPO), batch
+    return NetworkSteps(network, PPO), batch
 
 
 def _taken(group: RankGroup | None) -> tuple[dict[str, float], torch.Tensor]:
@@ -48,7 +48,7 @@ def _taken(group: RankGroup | None) -> tuple[dict[str, float], torch.Tensor]:
     batch = Columns(action=batch.action, **columns).of_trajectories(2)
     rule = PpoRule(hyperparameters=PPO, kl_coefficient=0.2)
     generator = torch.Generator().manual_seed(1)
-    told = steps.take(batch, rule, generator=generator, policy_version=0, group=group)
+    told = steps.take(batch, rule, generator=generator, group=group)
     return told, steps.adam.parameters
 
 

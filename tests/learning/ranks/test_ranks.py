@@ -59,14 +59,14 @@ class Case:
         weight = torch.linspace(0.0, 1.0, made.num_samples)
         self.batch = _cast(made.replaced(weight=weight), dtype)
         network.flatten(dtype)
-        self.steps = NetworkSteps.of(network, hyperparameters)
+        self.steps = NetworkSteps(network, hyperparameters)
         self.generator = torch.Generator().manual_seed(7)
 
     def learn(self, ranks: Ranks | None) -> tuple[list[Tensor], list[dict[str, float]]]:
         """Return parameters and moments after some updates, and what each of them said."""
         steps = self.steps if ranks is None else RankedSteps(self.steps, ranks, self.form)
         said = [
-            steps.take(self.batch, self.rule, generator=self.generator, policy_version=version)
+            steps.take(self.batch, self.rule, generator=self.generator)
             for version in range(UPDATES)
         ]
         return [flat.clone() for flat in flats_of(self.steps.adam)], said

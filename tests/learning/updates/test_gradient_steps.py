@@ -56,8 +56,6 @@ class Pulls:
         return Gradient(
             flat=self._parameters * 0.1 + pull * mean,
             stats=torch.stack((pull, mean)),
-            policy_version=0,
-            num_samples=len(samples.value),
         )
 
 

@@ -34,7 +34,7 @@ def drawn(network: ActorCritic, generator: torch.Generator) -> torch.Tensor:
 
 
 def of(flat: torch.Tensor, *, stat: float = 1.0) -> Gradient:
-    return Gradient(flat=flat, stats=torch.tensor([stat]), policy_version=0, num_samples=1)
+    return Gradient(flat=flat, stats=torch.tensor([stat]))
 
 
 def watched(adam: FlatAdam, gradient: Gradient) -> list[float] | None:
@@ -91,7 +91,7 @@ def test_a_step_that_is_not_finite_changes_nothing(bad: float, where: str, take:
         # Finite by itself, its square is not.
         network.views_of(flat)["policy.0.bias"][0] = 1e20 if bad == 1e200 else bad
     stats = torch.tensor([bad if where == "loss" else 1.0])
-    assert take(adam, Gradient(flat=flat, stats=stats, policy_version=0, num_samples=1)) is None
+    assert take(adam, Gradient(flat=flat, stats=stats)) is None
     after = [network.flat, *adam.flats.values()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     assert adam.steps == 1
