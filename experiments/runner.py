@@ -1,31 +1,21 @@
 """Running an experiment to its end, and going on where it was cut short."""
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from benchmarks.environment import describe_environment
 from experiments.experiment import Experiment
-from experiments.grid import Cell, CellId, Grid, LeftOut, Scale
-from experiments.lab import Lab
+from experiments.grid import CellId, Grid, LeftOut, Scale
 from experiments.outcome import Outcome
 from experiments.reporting.findings import Summary
 from experiments.store import Store
+from experiments.training import Training
 from nitro.errors import CommandError
-from shared.contracts.job_spec import JobSpec
 
 _QUICK = "quick run: says nothing"
 
@@ -48,35 +38,45 @@ def run_experiment(experiment: Experiment, run: Run, *, console: Console) -> Sum
         CommandError: A job failed, and cells made before stay; or none is made, and none is to be.
     """
     store = Store(run.out, experiment, quick=run.scale.quick)
-    done: dict[CellId, Outcome] = {}
-    if run.only_made:
-        grid = _planned(experiment, run.scale, store, done)
-        if not done:
-            raise CommandError(f"--only-made: no run of {experiment.name} is in {store.folder}")
-        summary = summarise(experiment, run.scale, grid, done)
-        store.write_summary(summary)
-        return summary
-    with (
-        _progress(console) as bar,
-        Lab(experiment, parallel=run.parallel, progress=bar.watch) as lab,
-    ):
-        grid = _planned(experiment, run.scale, store, done)
-        missing = [cell for cell in grid.cells if cell.id not in done]
-        bar.tell(grid, missing)
-        lab.add(missing)
-        asked = {cell.id for cell in missing}
-        for cell, outcome in lab.outcomes():
-            store.write(cell, outcome)
-            done[cell.id] = outcome
-            bar.watch(cell, size(cell))
-            grid = _planned(experiment, run.scale, store, done)
-            following = [c for c in grid.cells if c.id not in done and c.id not in asked]
-            asked.update(c.id for c in following)
-            bar.expect(following)
-            lab.add(following)
+    done: dict[CellId, Any] = {}
+    planned = partial(_planned, experiment, run.scale, store, done)
+    grid = planned()
+    if run.only_made and not done:
+        raise CommandError(f"--only-made: no run of {experiment.name} is in {store.folder}")
+    if not run.only_made:
+        for what, why in grid.left_out.items():
+            console.print(f"left out {what}: {why}", markup=False)
+        missing = sum(cell.id not in done for cell in grid.cells)
+        console.print(f"{len(grid.cells)} cells, {missing} to be made", highlight=False)
+        _make(experiment, run, store, planned, done, console=console)
+        grid = planned()
     summary = summarise(experiment, run.scale, grid, done)
     store.write_summary(summary)
     return summary
+
+
+def _make(
+    experiment: Experiment,
+    run: Run,
+    store: Store,
+    planned: Callable[[], Grid],
+    done: dict[CellId, Any],
+    *,
+    console: Console,
+) -> None:
+    """Make the cells that are missing: jobs as a sweep, others one after another."""
+    work = experiment.work
+    if work is None:
+        Training(
+            experiment, store, planned=planned, done=done, parallel=run.parallel, console=console
+        ).run()
+        return
+    while missing := [cell for cell in planned().cells if cell.id not in done]:
+        # Lower seeds first, so that a run cut short leaves whole seeds behind.
+        cell = min(missing, key=lambda each: each.id.seed)
+        console.print(f"{', '.join(map(str, cell.id))}; {len(missing)} to be made", markup=False)
+        done[cell.id] = work(cell)
+        store.write(cell, done[cell.id])
 
 
 def _planned(
@@ -135,53 +135,3 @@ def _machines(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
         for o in outcomes
     }
     return tuple(sorted(found))
-
-
-def size(cell: Cell) -> int:
-    """Return a cell's amount of work, in rounds."""
-    return cell.task.stop.max_rounds if isinstance(cell.task, JobSpec) else 1
-
-
-class _Bar:
-    """Rounds done over rounds to do; told from several threads."""
-
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self._progress = progress
-        self._task = task
-        self._lock = threading.Lock()
-        self._rounds: dict[CellId, int] = {}
-        self._total = 0
-
-    def tell(self, grid: Grid, missing: Sequence[Cell]) -> None:
-        """Say what is going to be done and what is not."""
-        for what, why in grid.left_out.items():
-            self._progress.console.print(f"left out {what}: {why}", markup=False)
-        text = f"{len(grid.cells)} cells, {len(missing)} to be made"
-        self._progress.console.print(text, markup=False, highlight=False)
-        self.expect(missing)
-
-    def expect(self, cells: Sequence[Cell]) -> None:
-        """Add work."""
-        self._total += sum(map(size, cells))
-        self._progress.update(self._task, total=self._total)
-
-    def watch(self, cell: Cell, rounds: int) -> None:
-        """Note how far a cell is."""
-        with self._lock:
-            self._rounds[cell.id] = rounds
-            self._progress.update(self._task, completed=sum(self._rounds.values()))
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[_Bar]:
-    columns = (
-        TextColumn("rounds"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, speed_estimate_period=600.0) as progress:
-        bar = _Bar(progress, progress.add_task("rounds", total=None))
-        yield bar

@@ -81,7 +81,7 @@ def run(
         bool, typer.Option("--only-made", help="Run nothing; sum up the runs that are there.")
     ] = False,
 ) -> None:
-    """Run an experiment, or continue it. Ctrl-C loses only the running jobs."""
+    """Run an experiment, or continue it. Ctrl-C stops its jobs after the updates in hand."""
     require_source(*_NEEDED)
     from experiments.command import run_and_draw
 

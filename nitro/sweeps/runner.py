@@ -47,6 +47,7 @@ class Runner:
         plan: Adds and promotes rows.
         view: Is told how they stand.
         begun: Told the id of each job that was submitted.
+        finished: Told each row whose job is done, with the job, before that is written.
         check: Raises if the API cannot do its work any more.
         asked: Whether somebody wants the sweep to stop.
         pause: Waits for so many seconds, or less.
@@ -61,7 +62,8 @@ class Runner:
         budget_usd: float | None,
         plan: Plan,
         view: View,
-        begun: Callable[[str], object],
+        begun: Callable[[str], object] = lambda job_id: None,
+        finished: Callable[[Row, Job], object] = lambda row, job: None,
         check: Callable[[], object],
         asked: Callable[[], bool],
         pause: Callable[[float], object],
@@ -74,6 +76,7 @@ class Runner:
         self._plan = plan
         self._view = view
         self._begun = begun
+        self._finished = finished
         self._check = check
         self._asked = asked
         self._pause = pause
@@ -236,7 +239,10 @@ class Runner:
             why = f"its {job.spec.stop.budget_usd:.4f} USD were used up"
             self._set(index, status="waiting", refused_usd=left, **ended | {"reason": why})
         else:
-            self._set(index, status=_ended(row, job, outcome), **ended)
+            status = _ended(row, job, outcome)
+            if status == "finished":
+                self._finished(row, job)
+            self._set(index, status=status, **ended)
 
     def _revived(self, row: Row) -> Row:
         """Return a row as it goes on in this process."""
