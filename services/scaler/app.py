@@ -4,6 +4,7 @@ Exit codes: 0 after an orderly end, 2 when it cannot start (the message names wh
 when another scaler writes to the same table: started again, it goes on with what is there.
 """
 
+import gc
 import logging
 import sys
 import time
@@ -135,6 +136,8 @@ def main() -> int:
             access_log=False,
         )
         keep_exit_code()
+        # What lives as long as the process would make each full collection hold the loop for 75 ms.
+        gc.freeze()
         server = _Server(config, app.state.parts)
         server.run(sockets=[listener])
         if not server.started:

@@ -55,11 +55,7 @@ class Book(Writes):
     """
 
     def __init__(self, table: Table, *, now: Callable[[], float]) -> None:
-        """Open the book.
-
-        Args:
-            table: What keeps it.
-            now: Unix seconds, for events.
+        """Open the book; `now` is in Unix seconds.
 
         Raises:
             StoreError: The table cannot be read.
@@ -72,7 +68,7 @@ class Book(Writes):
         self.on_demand_changed: Callable[[], None] = lambda: None
         """Called after a change of what a job needs to be kept on."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """One a job, for as long as anybody uses it, and one for adding jobs."""
+        """One a job, one for its round calls, and one for adding jobs."""
         self._statuses: dict[str, JobStatus] = {}
         self._live: dict[str, JobRecord] = {}
         self._doubted: set[str] = set()
@@ -98,7 +94,7 @@ class Book(Writes):
         self, record: JobRecord, idempotency: IdempotencyEntry | None = None
     ) -> IdempotencyEntry | None:
         """Add a job; if its key was used before, add none and return what for."""
-        async with self._lock(layout.JOBS):
+        async with self.lock(layout.JOBS):
             await self._know_all()
             if idempotency is not None:
                 used = await self.look(self.idempotency, idempotency.key)
@@ -124,7 +120,7 @@ class Book(Writes):
         """
         self.require_ours()
         if not self._all_known:
-            async with self._lock(layout.JOBS):
+            async with self.lock(layout.JOBS):
                 await self._know_all()
 
     def idempotency(self, key: str) -> IdempotencyEntry | None:
@@ -190,7 +186,7 @@ class Book(Writes):
     @asynccontextmanager
     async def turn(self, job_id: str) -> AsyncIterator[Turn]:
         """Keep others from changing a job; a turn within a turn would wait for ever."""
-        async with self._lock(job_id):
+        async with self.lock(job_id):
             yield Turn(self, await self._current(job_id))
 
     async def delete(self, job_id: str) -> None:
@@ -216,7 +212,8 @@ class Book(Writes):
         self._long.close()
         self._table.close()
 
-    def _lock(self, name: str) -> asyncio.Lock:
+    def lock(self, name: str) -> asyncio.Lock:
+        """Return the lock of a name, which lives for as long as anybody uses it."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     def _in_memory(self, job_id: str) -> JobRecord | None:

@@ -12,13 +12,7 @@ from shared.contracts.views.events import LONGEST_TEXT, EventKind, JobEvent
 
 
 def events_of(record: JobRecord, change: Change, *, at: float) -> tuple[JobEvent, ...]:
-    """Return what a change of a record tells, numbered on from the record's events.
-
-    Args:
-        record: The job before the change.
-        change: What is about to be written.
-        at: Unix seconds.
-    """
+    """Return what a change tells, `at` in Unix seconds, numbered on from the record's events."""
     told = [*_of_job(record, change), *_of_rounds(record, change), *_of_warmth(record, change)]
     first = record.num_events + 1
     return tuple(

@@ -48,11 +48,7 @@ class Staffing:
     """Ends a job that nobody trains."""
 
     async def look(self, jobs: Sequence[JobRecord], *, may_run: bool) -> Staffed:
-        """Bring the tasks to what the jobs are worth.
-
-        Args:
-            jobs: All that have not ended.
-            may_run: Whether new ones may be run now.
+        """Bring the tasks to what all jobs that have not ended are worth; run new ones if allowed.
 
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses.

@@ -68,15 +68,10 @@ def decide_tasks(
     counts: Callable[[JobRecord], bool],
     concurrency: int | None = None,
 ) -> TaskDecision:
-    """Return what is to be done about the learners' tasks.
+    """Return what is to be done about the learners' tasks, all of which were found.
 
-    Args:
-        jobs: All that have not ended.
-        found: All tasks of learners.
-        rule: The bounds.
-        now: Unix seconds.
-        counts: Whether capacity may be on for a job.
-        concurrency: Executions of the actor function at a time; None where nobody knows.
+    `jobs` are all that have not ended; `counts` says whether capacity may be on for one. Of the
+    actor function `concurrency` executions run at a time, as far as that is known.
     """
     made = TaskDecision()
     ours = [r for r in jobs if r.job.learner in rule.most and counts(r)]

@@ -22,12 +22,9 @@ _SHAPING = (
 def initial_policy_errors(
     spec: JobSpec, environment: EnvironmentSpec, earlier: Job | None
 ) -> Iterator[FieldError]:
-    """Yield why the policy that a job is to begin with does not fit it.
+    """Yield why the policy of an earlier job does not fit the job that is to begin with it.
 
-    Args:
-        spec: The new job.
-        environment: Its environment.
-        earlier: The job whose policy it is; None where there is none that was admitted.
+    Without an earlier job that was admitted there is none.
     """
     if spec.init_from is None:
         return

@@ -34,12 +34,7 @@ def raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
 
 
 def require_resumable(record: JobRecord, spec: JobSpec, pricing: RoundPricing) -> None:
-    """Make sure that a job can go on, and has rounds, time and money left for it.
-
-    Args:
-        record: The job.
-        spec: What it would go on with.
-        pricing: The deployment's.
+    """Make sure that a job can go on with a specification: with rounds, time and money left.
 
     Raises:
         ApiError: It cannot; names the fields.

@@ -88,14 +88,7 @@ def kept_by_pings(record: JobRecord) -> int:
 
 
 def to_provision(job: Job, round_index: int, use: WarmUse, basis: CostBasis) -> int:
-    """Return how many environments a job should have provisioned from a round on.
-
-    Args:
-        job: The job.
-        round_index: Round that is planned.
-        use: What its rounds were like.
-        basis: The deployment's prices and sizes.
-    """
+    """Return how many environments a job should have provisioned from a round on."""
     needed = most_needed(job, round_index)
     if job.spec.provisions:
         return needed

@@ -125,11 +125,8 @@ def decide_with_warm(context: RoundContext, *, at: float) -> tuple[JobRecord, De
     """Return the job's record with what it keeps warm from this round on, and the decision.
 
     More are kept than before only where that costs the round nothing, and fewer than usual only
-    where there would be no round otherwise, or no final evaluation.
-
-    Args:
-        context: What is decided about; prices and sizes are the deployment's.
-        at: Seconds on the clock that bills the job.
+    where there would be no round otherwise, or no final evaluation. `at` is in seconds on the clock
+    that bills the job.
     """
     record, pricing = context.record, context.pricing
 

@@ -20,14 +20,9 @@ def seen_by(
     before: RoundsBefore,
     request: RoundRequest,
 ) -> ScalingInput:
-    """Return what a policy looks at.
+    """Return what the policy in force looks at.
 
-    Args:
-        policy: The one in force.
-        book: Where the rounds are.
-        record: The job.
-        before: The round to decide about, and those before it.
-        request: Brings the result of the round that ends with it, which is not stored yet.
+    The request brings the result of the round that ends with it, which is not stored yet.
     """
     job, curvature = record.job, request.curvature
     ratios = (

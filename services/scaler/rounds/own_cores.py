@@ -95,11 +95,7 @@ def places_of(
 ) -> Places | None:
     """Return what is known of both places for a round of so many actors; None without own cores.
 
-    Args:
-        record: The job.
-        own: What its learner offers.
-        basis: The deployment's prices and sizes, with the job's learner.
-        num_actors: The round's, which decides how many steps each takes.
+    `own` is what the learner offers, and `basis` has the job's learner.
     """
     if own is None or not record.job.spec.actors.own:
         return None

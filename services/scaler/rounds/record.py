@@ -41,13 +41,8 @@ def reserved(
 ) -> JobRecord:
     """Return the job's record with the round's attempt open and its worst case committed.
 
-    Args:
-        record: The job.
-        order: What will be launched.
-        decision: What it may cost.
-        now: Unix seconds.
-        busy: Environments that the job's other open rounds keep to themselves.
-        ready: Provisioned environments that are ready.
+    The job's other open rounds keep `busy` environments to themselves; `ready` provisioned ones
+    are ready.
     """
     started = now if record.wall_started_at is None else record.wall_started_at
     updated = {"reported_lines": record.num_lines, "wall_started_at": started}
@@ -100,13 +95,7 @@ def closed(
 ) -> Billed:
     """Book the time of the attempt that ends with a request, and what it achieved.
 
-    Args:
-        record: The job.
-        request: What the learner asks for, with what it made of the round before.
-        before: The rounds before this one.
-        now: Unix seconds.
-        spending: What the job is billed.
-        allowance_s: What an attempt without a result is billed as the learner's own time.
+    An attempt without a result is billed `allowance_s` as the learner's own time.
     """
     ended, result = before.ended, request.previous
     learner_s = update_s = overhead_s = own_s = 0.0

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from weakref import WeakValueDictionary
 
 from services.scaler.book.book import Book
 from services.scaler.book.reading import UnreadableError, left_aside
@@ -97,8 +96,6 @@ class RoundService:
     def __post_init__(self) -> None:
         self._epoch = secrets.token_hex(8)
         self.launches.on_landed = self.landed
-        self._calls: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """One a job, while anybody asks for its rounds."""
 
     async def plan(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
         """Return the plan of a round, and launch what it launches, once.
@@ -109,7 +106,7 @@ class RoundService:
         start = time.perf_counter()
         await self.launches.flights.catch_up(job_id)
         # Whoever waits for the cache to forget keeps other round calls of the job waiting, no more.
-        async with self._calls.setdefault(job_id, asyncio.Lock()):
+        async with self.book.lock(f"rounds of {job_id}"):
             written = await self._written(job_id, round_index, request, None)
             while isinstance(written, range):
                 await self._forget_in_cache(job_id, written)

@@ -34,14 +34,9 @@ SoFar = Callable[[AttemptKey], LaunchCounts | None]
 def curves(
     record: JobRecord, entries: Sequence[RoundEntry], *, after: int, limit: int, so_far: SoFar
 ) -> Curves:
-    """Return a stretch of a job's rounds.
+    """Return a stretch of a job's rounds: `limit` at most after a round, -1 for the first.
 
-    Args:
-        record: The job.
-        entries: Its rounds after `after`, in order; one more than `limit` if there are more.
-        after: The last round before the stretch; -1 for none.
-        limit: Longest stretch.
-        so_far: Tells of launches that are in flight.
+    `entries` are these rounds in order, and one more if there are more.
     """
     stretch = entries[:limit]
     # A round is none that was planned as the end of the job from the first.

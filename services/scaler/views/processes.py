@@ -21,12 +21,7 @@ class _Sample:
 
 
 class MachineProcesses:
-    """Looks at a process and all that it has started.
-
-    Args:
-        root: Id of that process.
-        clock: Seconds that only grow.
-    """
+    """Looks at a process, the `root`, and all that it has started; the clock only grows."""
 
     def __init__(self, root: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = psutil.Process(root)

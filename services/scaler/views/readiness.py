@@ -28,12 +28,9 @@ class Readiness:
         every_s: float,
         now: Callable[[], float],
     ) -> None:
-        """Look at nothing yet.
+        """Look at nothing yet; each check raises if what it is named after is not there.
 
-        Args:
-            checks: By the name of what is needed: raises if it is not there.
-            every_s: How long a look at which everything was there holds.
-            now: Seconds of a clock that is never set back.
+        A look at which everything was there holds `every_s`, on a clock that is never set back.
         """
         self._checks = checks
         self._every_s = every_s
