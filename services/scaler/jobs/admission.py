@@ -13,6 +13,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 
 from pydantic import ValidationError
@@ -59,36 +60,27 @@ _NO_GPU = (
 )
 
 
+@dataclass(eq=False)
 class Admission:
     """Refuses jobs that cannot fit."""
 
-    def __init__(
-        self,
-        catalogue: EnvironmentCatalogue,
-        quota: ConcurrencyQuota,
-        live: Callable[[], Sequence[JobRecord]],
-        threads: OffLoop,
-        *,
-        cache_memory_mb: int,
-        files: ArtifactStore | None = None,
-        has_gpu: bool = True,
-        cache_node: str | None = None,
-        side_by_side: bool = False,
-    ) -> None:
-        self._catalogue = catalogue
-        self._quota = quota
-        self._live = live
-        self._threads = threads
-        self._cache_bytes = cache_memory_mb * _MB
-        self._files = files
-        self._has_gpu = has_gpu
-        self._side_by_side = side_by_side
-        self.cache_node = cache_node
-        """The cache's node on AWS; None elsewhere."""
+    catalogue: EnvironmentCatalogue
+    quota: ConcurrencyQuota
+    live: Callable[[], Sequence[JobRecord]]
+    """Returns the jobs that have not ended."""
+    threads: OffLoop
+    _: KW_ONLY
+    cache_memory_mb: int
+    files: ArtifactStore | None = None
+    has_gpu: bool = True
+    cache_node: str | None = None
+    """The cache's node on AWS; None elsewhere."""
+    side_by_side: bool = False
+    """Whether each job has a learner of its own."""
 
     def waits_for_an_actor(self, spec: JobSpec) -> bool:
         """Whether one has to describe the job's environment first."""
-        return self._catalogue.known(spec.environment_ref) is None
+        return self.catalogue.known(spec.environment_ref) is None
 
     def refuse_at_once(self, spec: JobSpec, pricing: RoundPricing) -> None:
         """Refuse what cannot run in any environment.
@@ -107,21 +99,21 @@ class Admission:
             ApiError: The job cannot run; 422 with every reason, or 503 when that is not known.
         """
         refuse_wrong(_event_errors(spec))
-        environment = await self._catalogue.describe(spec.environment_ref)
+        environment = await self.catalogue.describe(spec.environment_ref)
         spec = resized(spec, environment)
         refuse_wrong(algorithm_errors(spec, environment))
         # Without a network nothing else of the job has a size, nor has that without its settings.
         refuse_wrong(_hyperparameter_errors(spec, environment))
         refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])
         try:
-            limit = await self._quota.limit()
+            limit = await self.quota.limit()
         except LambdaApiError as error:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the concurrency limit is not known: {error}"
             ) from error
         least = least_pricing(spec, learner_in(spec, environment), pricing)
         # Where no policy is named no file is read: a slow bucket keeps no other job waiting.
-        earlier = await self._threads.run(self._earlier, spec) if spec.init_from else None
+        earlier = await self.threads.run(self._earlier, spec) if spec.init_from else None
         refuse_wrong(
             [
                 *_concurrency_errors(spec, limit),
@@ -136,12 +128,12 @@ class Admission:
 
     def _learner_errors(self, learner: LearnerKind) -> Iterator[FieldError]:
         """Yield the error of a job whose learner this deployment does not have."""
-        if learner == "gpu" and not self._has_gpu:
+        if learner == "gpu" and not self.has_gpu:
             yield FieldError(field="learner", message=_NO_GPU)
 
     async def described(self, spec: JobSpec) -> EnvironmentSpec:
         """Return a job's environment as an actor describes it, or raise `ApiError`."""
-        return await self._catalogue.describe(spec.environment_ref)
+        return await self.catalogue.describe(spec.environment_ref)
 
     def _earlier(self, spec: JobSpec) -> Job | None:
         """Return the job whose policy a job is to begin with, as its files have it.
@@ -149,9 +141,9 @@ class Admission:
         Raises:
             ApiError: The file cannot be read.
         """
-        if spec.init_from is None or self._files is None:
+        if spec.init_from is None or self.files is None:
             return None
-        text = self._files.read(spec.init_from.job_id, JOB_FILE)
+        text = self.files.read(spec.init_from.job_id, JOB_FILE)
         try:
             return None if text is None else Job.read(text)
         except ValidationError as error:
@@ -164,16 +156,16 @@ class Admission:
     def room_errors(self, spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
         """Return why a job does not fit now: for want of a learner, or of memory in the cache."""
         learner = learner_in(spec, environment)
-        full = cache_errors(spec, environment, self._cache_bytes, self._beside(learner))
+        full = cache_errors(spec, environment, self.cache_memory_mb * _MB, self._beside(learner))
         return [*self._learner_errors(learner), *full]
 
     def _beside(self, learner: LearnerKind) -> int:
         """Return what live jobs beside one with such a learner may keep in the cache at most."""
         sizes: defaultdict[LearnerKind, list[int]] = defaultdict(list)
-        for job in (record.job for record in self._live()):
+        for job in (record.job for record in self.live()):
             if job.environment is not None:
                 sizes[job.learner].append(round_bytes(job.spec, job.environment))
-        if self._side_by_side:
+        if self.side_by_side:
             return sum(sum(each) for each in sizes.values())
         # Each external job has its own client.
         clients = sum(sizes.pop("external", ()))

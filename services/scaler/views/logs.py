@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import boto3
 from botocore.config import Config
@@ -87,23 +87,23 @@ class NoLogs:
         return Tail(lines=(), truncated=False)
 
 
+@dataclass(frozen=True, slots=True)
 class FileLogs:
     """The local system's log files."""
 
-    sources: tuple[LogSource, ...] = ("learner", "scaler", "actor")
+    folder: Path
+    threads: OffLoop
 
-    def __init__(self, folder: Path, threads: OffLoop) -> None:
-        self._folder = folder
-        self._threads = threads
+    sources: ClassVar[tuple[LogSource, ...]] = ("learner", "scaler", "actor")
 
     async def tail(self, job: Job, source: LogSource) -> Tail:
         """Return the lines that name a job, with what belongs to them."""
-        return await self._threads.run(self._read, job, source)
+        return await self.threads.run(self._read, job, source)
 
     def _read(self, job: Job, source: LogSource) -> Tail:
         lines: deque[str] = deque(maxlen=_LONGEST_ANSWER)
         truncated = False
-        for path in sorted(self._folder.glob(f"{source}*.log")):
+        for path in sorted(self.folder.glob(f"{source}*.log")):
             try:
                 text, cut = _end_of(path)
             except OSError as error:
