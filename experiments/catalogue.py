@@ -36,7 +36,6 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "stellaris": "a learner made of functions beside synchronous ones (Stellaris)",
         "stellaris_ablation": "three rules for gradients of functions, each on and off",
         "learners": "one learner function to sixteen: time, dollars, staleness, stages",
-        "stellaris_sensitivity": "decay, limit and root of a learner made of functions",
         "sb3": "Stable-Baselines3: its own sampler beside Nitro's actors",
         "rllib": "RLlib: its own sampler beside Nitro's actors (Figures 12 to 14)",
         "msrl": "MSRL: its own environments beside Nitro's actors (Figures 12 to 14)",
@@ -44,20 +43,16 @@ NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Modules in rooms of `experiments.studies` and what each is about, in the order of the report."""
-STUDIES = frozenset({"detector_subsampling"})
-"""Modules with a `main` of their own in place of a grid."""
 
 
 def load(name: str) -> Experiment:
     """Return an experiment.
 
     Raises:
-        CommandError: There is none of this name, or it is a study without a grid.
+        CommandError: There is none of this name.
     """
     if name not in NAMES:
         raise CommandError(f"NAME: no experiment {name!r}; known: {', '.join(NAMES)}")
-    if name in STUDIES:
-        raise CommandError(f"NAME: {name} is a study of its own and cannot be taken apart")
     rooms = pkgutil.walk_packages(studies.__path__, f"{studies.__name__}.")
     modules = [each.name for each in rooms if not each.ispkg]
     (module,) = [each for each in modules if each.endswith(f".{name}")]
@@ -82,7 +77,5 @@ def experiments_table(out: Path) -> Table:
 
 
 def _results(name: str, out: Path) -> str:
-    if name in STUDIES:
-        return "made" if (out / f"{name}.json").is_file() else "–"
     summary = read_summary(out / name / f"{name}.json", f"nitro experiment run {name}")
     return "–" if summary is None else summary.made

@@ -8,16 +8,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.catalogue import STUDIES, load
+from experiments.catalogue import load
 from experiments.going_on import with_horizon
 from experiments.grid import Scale
 from experiments.reporting.figure import draw
 from experiments.reporting.findings import Summary
 from experiments.runner import Run, run_experiment
 from experiments.store import Store
-from experiments.studies.detector.detector_subsampling import main as subsampling
 from nitro.cli.interrupts import Interrupts
-from nitro.errors import EXIT_FAILED, CommandError
+from nitro.errors import CommandError
 from nitro.hints import Place
 from shared.hyperparameters.horizons import Horizon
 
@@ -43,17 +42,6 @@ def run_and_draw(
             cannot be written, or a job failed.
     """
     console = Console(stderr=True)
-    if name in STUDIES:
-        options = {
-            "--seeds": seeds,
-            "--parallel": parallel,
-            "--horizon": horizon,
-            "--only-made": only_made or None,
-        }
-        for option in (option for option, value in options.items() if value is not None):
-            raise CommandError(f"{option}: this study is one run of one seed; leave it out")
-        _run_study(quick=quick, out=out)
-        return
     experiment = load(name)
     if horizon is not None:
         experiment = with_horizon(experiment, _read_horizon(horizon))
@@ -89,14 +77,6 @@ def _require_folder(folder: Path) -> None:
         raise CommandError(f"--out: {folder} cannot be made: {error.strerror}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CommandError(f"--out: {folder} cannot be written to")
-
-
-def _run_study(*, quick: bool, out: Path) -> None:
-    folder = out / "quick" if quick else out
-    _require_folder(folder)
-    arguments = ["--out", str(folder), *(["--quick"] if quick else [])]
-    if subsampling(arguments):
-        raise CommandError("the study failed", exit_code=EXIT_FAILED)
 
 
 def draw_again(name: str, *, quick: bool, out: Path, horizon: str | None = None) -> Path:

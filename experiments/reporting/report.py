@@ -10,13 +10,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.catalogue import NAMES, STUDIES, load
+from experiments.catalogue import NAMES, load
 from experiments.reporting.findings import Summary, Table, Value
 from experiments.store import Store, read_summary, write_whole
 from nitro.errors import CommandError
 
 _NOT_RUN = "Not run yet: `nitro experiment run {name}`."
-_STUDY = "A study of its own: `nitro experiment run {name}`; see [its results]({path})."
 
 
 def write_report(docs: Path, out: Path) -> int:
@@ -58,13 +57,6 @@ def _filled(page: Path, name: str, body: str) -> str:
 
 def section(name: str, out: Path, document: Path) -> tuple[str, int]:
     """Return an experiment's section of a document, and 1 if it has results."""
-    if name in STUDIES:
-        path = out / f"{name}.json"
-        known = path.is_file()
-        text = _NOT_RUN.format(name=name)
-        if known:
-            text = _STUDY.format(name=name, path=_link(path, document))
-        return text, int(known)
     found = _found(name, out)
     parts = [] if name in found else [_NOT_RUN.format(name=name)]
     for made, summary in found.items():
@@ -88,12 +80,8 @@ def _found(name: str, out: Path) -> dict[str, Summary]:
 def _overview(out: Path) -> str:
     rows: list[tuple[Value, ...]] = []
     for name, about in NAMES.items():
-        summary = None if name in STUDIES else Store(out, load(name), quick=False).summary()
-        if summary is not None:
-            rows.append((_linked(name), about, summary.made))
-        else:
-            made = name in STUDIES and (out / f"{name}.json").is_file()
-            rows.append((_linked(name), about, "made" if made else "not run yet"))
+        summary = Store(out, load(name), quick=False).summary()
+        rows.append((_linked(name), about, "not run yet" if summary is None else summary.made))
     return table(Table(title="", columns=("name", "what", "runs made so far"), rows=tuple(rows)))
 
 

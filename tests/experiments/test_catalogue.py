@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from experiments.catalogue import NAMES, STUDIES, load
+from experiments.catalogue import NAMES, load
 from experiments.experiment import Experiment
 from experiments.grid import CellId, Grid, Scale
 from experiments.studies.paper.boosting import chosen_rounds, gains
@@ -14,11 +14,10 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import FixedScaling, ScheduleScaling
 from tests.experiments.made_up import outcome
 
-GRIDS = [name for name in NAMES if name not in STUDIES]
 FULL = Scale(seeds=2, quick=False)
 
 
-@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("quick", [False, True])
 def test_plans_are_equal_for_equal_input_and_every_cell_is_named_once(
     name: str, quick: bool

@@ -108,7 +108,4 @@ def test_an_option_that_means_nothing_to_an_experiment_is_refused(tmp_path: Path
             app, ["run", name, "--quick", "--parallel", "2", "--out", str(tmp_path / "new")]
         )
         assert (refused.exit_code, refused.stderr[:11]) == (2, "--parallel:"), name
-    study = ["run", "detector_subsampling", "--only-made", "--out", str(tmp_path / "new")]
-    refused = CliRunner().invoke(app, study)
-    assert (refused.exit_code, refused.stderr[:12]) == (2, "--only-made:")
     assert not list(tmp_path.iterdir())

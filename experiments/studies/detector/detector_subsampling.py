@@ -1,7 +1,5 @@
 """How often measuring curvature on fewer samples, or with fewer products, changes a decision.
 
-    python -m experiments.studies.detector.detector_subsampling [--quick] [--out DIR]
-
 A real Hopper run is trained in this process, and after every update the curvature of the same
 policy is measured in many ways: on more or fewer samples, with more or fewer Lanczos products. Each
 way is a detector of its own, whose ratios go through the scaling policy as they would in a job. The
@@ -10,22 +8,19 @@ part of the Hessian, as by default, or spread evenly. Taken again from the same 
 samples: how much of a ratio is chance.
 """
 
-import argparse
 import copy
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, median
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmarks.environment import Environment, describe_environment
+from benchmarks.environment import describe_environment
 from benchmarks.measurement import progress
+from experiments.experiment import Done, Experiment
+from experiments.grid import Cell, Grid, Scale
+from experiments.outcome import Outcome
+from experiments.reporting.findings import Findings, Panel, Series, Table
 from functions.actor.rollout import sample_fragment
 from learning.algorithms.ppo import Ppo
 from learning.cpu.torch_settings import configure_torch
@@ -47,7 +42,6 @@ from shared.trajectory.columns import Columns
 from shared.trajectory.seeds import actor_seed
 
 NAME = "detector_subsampling"
-_RESULTS = Path(__file__).parents[2] / "results"
 _SPEC = JobSpec()
 _SCALING = NitroScaling()
 _REFERENCE = DetectorRule(num_samples=10**9, max_matvecs=100, tolerance=1e-3)
@@ -56,9 +50,8 @@ _STEPS_ONLY = 1e-9
 """Tolerance that nothing meets: every product allowed is taken."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """How large the study is."""
+class Subsampling(Message):
+    """How large one run is."""
 
     rounds: int
     actors: int
@@ -70,7 +63,7 @@ class Scale:
     """How often samples are taken of one round, by either way of sampling."""
 
 
-FULL = Scale(
+FULL = Subsampling(
     rounds=20,
     actors=16,
     epochs=30,
@@ -78,7 +71,7 @@ FULL = Scale(
     products=(3, 4, 6, 8, 12, 20),
     draws=4,
 )
-QUICK = Scale(rounds=3, actors=4, epochs=2, sizes=(64, 256, 1024), products=(3, 6), draws=2)
+QUICK = Subsampling(rounds=3, actors=4, epochs=2, sizes=(64, 256, 1024), products=(3, 6), draws=2)
 
 
 class Detector(Message):
@@ -99,15 +92,11 @@ class Detector(Message):
     counts: tuple[int, ...]
 
 
-class Study(Message):
-    """What was found, with what is needed to judge and to repeat it."""
+class Study(Outcome):
+    """What one run found."""
 
-    name: str
-    command: str
-    environment: Environment
     rounds: int
     samples_per_round: int
-    seed: int
     ratios: tuple[float, ...]
     """Of the reference, round by round."""
     counts: tuple[int, ...]
@@ -120,27 +109,24 @@ class Study(Message):
 
 Measured = list[Curvature | None]
 _WAYS: tuple[Sampling, ...] = ("proportional", "even")
+_USUAL = DetectorRule().num_samples
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the study, write its JSON and its picture."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m experiments.studies.detector.{NAME}",
-        description=(__doc__ or "").partition("\n")[0],
-    )
-    parser.add_argument("--quick", action="store_true", help="three rounds; shows that it runs")
-    parser.add_argument("--out", type=Path, default=_RESULTS, help="folder of JSON and picture")
-    options = parser.parse_args(arguments)
-    study = run(QUICK if options.quick else FULL, quick=options.quick)
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{NAME}.json"
-    path.write_text(study.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    draw(study, path.with_suffix(".png"))
-    progress(f"saved {path}")
-    return 0
+def plan(scale: Scale, _done: Done) -> Grid:
+    """One run for each seed."""
+    grid = Grid()
+    for seed in range(scale.seeds):
+        grid.add("detectors", _SPEC.env_id, seed, scale.of(FULL, QUICK))
+    return grid
 
 
-def run(scale: Scale, *, quick: bool = False) -> Study:
+def work(cell: Cell) -> Study:
+    """Make one run."""
+    assert isinstance(cell.task, Subsampling)
+    return run(cell.task, seed=cell.id.seed)
+
+
+def run(scale: Subsampling, *, seed: int) -> Study:
     """Train, measure in every way, and compare the decisions."""
     configure_torch()
     environment = describe_environment()
@@ -148,7 +134,7 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
     reference: Measured = []
     measured: list[Measured] = [[] for _ in rules]
     spreads: dict[Sampling, list[float]] = {sampling: [] for sampling in _WAYS}
-    for index, (network, batch) in enumerate(_training(scale)):
+    for index, (network, batch) in enumerate(_training(scale, seed)):
         progress(f"round {index + 1} of {scale.rounds}")
         reference.append(_measured(network, batch, _REFERENCE))
         for rule, found in zip(rules, measured, strict=True):
@@ -158,12 +144,9 @@ def run(scale: Scale, *, quick: bool = False) -> Study:
             found_again = [_measured(network, part, _WHOLE) for part in parts]
             found_spreads.append(_log_spread(_ratios(found_again)))
     return Study(
-        name=NAME,
-        command=f"python -m experiments.studies.detector.{NAME}" + (" --quick" if quick else ""),
         environment=environment,
         rounds=scale.rounds,
         samples_per_round=scale.actors * _SPEC.steps_per_actor,
-        seed=_SPEC.seed,
         ratios=tuple(_ratios(reference)),
         counts=decided(reference),
         spread_of_rounds=_log_spread(_ratios(reference)),
@@ -178,7 +161,7 @@ def _measured(network: ActorCritic, batch: Columns[Tensor], rule: DetectorRule) 
     return HessianDetector(rule).measure(network, PolicySamples(batch=batch))
 
 
-def _rules(scale: Scale) -> list[DetectorRule]:
+def _rules(scale: Subsampling) -> list[DetectorRule]:
     """Return every size at the default residual, and every size with each number of products."""
     return [
         *(
@@ -194,15 +177,15 @@ def _rules(scale: Scale) -> list[DetectorRule]:
     ]
 
 
-def _training(scale: Scale) -> Iterator[tuple[ActorCritic, Columns[Tensor]]]:
+def _training(scale: Subsampling, seed: int) -> Iterator[tuple[ActorCritic, Columns[Tensor]]]:
     """Yield each round's updated policy and the batch it was updated on."""
     ref = EnvironmentRef(env_id=_SPEC.env_id)
     environment, env = describe(ref), make_environment(ref)
     rule = PpoHyperparameters(num_epochs=scale.epochs)
-    algorithm = Ppo(environment, rule, seed=_SPEC.seed)
+    algorithm = Ppo(environment, rule, seed=seed)
     for index in range(scale.rounds):
         policy = load_policy(*algorithm.policy_payload())
-        tasks = [_task(ref, index, actor) for actor in range(scale.actors)]
+        tasks = [_task(ref, seed, index, actor) for actor in range(scale.actors)]
         trajectories = [sample_fragment(task, [env], policy) for task in tasks]
         batch = on_policy_batch(
             trajectories, algorithm.network, discount=rule.discount, gae_lambda=rule.gae_lambda
@@ -211,7 +194,7 @@ def _training(scale: Scale) -> Iterator[tuple[ActorCritic, Columns[Tensor]]]:
         yield copy.deepcopy(algorithm.network), batch
 
 
-def _task(ref: EnvironmentRef, round_index: int, actor_index: int) -> RolloutTask:
+def _task(ref: EnvironmentRef, seed: int, round_index: int, actor_index: int) -> RolloutTask:
     return RolloutTask(
         mode="sample",
         job_id=NAME.replace("_", "-"),
@@ -221,9 +204,7 @@ def _task(ref: EnvironmentRef, round_index: int, actor_index: int) -> RolloutTas
         policy_version=round_index,
         env=ref,
         steps=_SPEC.steps_per_actor,
-        seed=actor_seed(
-            _SPEC.seed, mode="sample", round_index=round_index, actor_index=actor_index
-        ),
+        seed=actor_seed(seed, mode="sample", round_index=round_index, actor_index=actor_index),
     )
 
 
@@ -296,53 +277,93 @@ def _log_spread(ratios: Sequence[float]) -> float:
     return float(torch.tensor(ratios, dtype=torch.float64).log().std())
 
 
-def draw(study: Study, path: Path) -> None:
-    """Draw a study: what a decision changes by, over samples and over products."""
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, middle, right = figure.subplots(1, 3)
-    _over_sizes(left, study, lambda d: 100 * d.median_ratio_error, "median error of R (%)")
-    _over_sizes(middle, study, lambda d: d.mean_change, "mean change (actors)")
-    right.plot(study.counts, color="#222222", label="all samples, 0.1 %")
-    default = _converged(study, DetectorRule().num_samples)
-    if default is not None:
-        right.plot(default.counts, color="#d9762b", label=f"{default.num_samples} samples, 1 %")
-    right.set(xlabel="round", ylabel="actors")
-    right.legend(frameon=False)
-    figure.suptitle(
-        f"Sub-sampling the detector: {study.rounds} rounds of Hopper, "
-        f"{study.samples_per_round} samples each"
-    )
-    figure.savefig(path, dpi=120)
-
-
-def _over_sizes(panel: Axes, study: Study, value: Callable[[Detector], float], label: str) -> None:
-    for products in sorted({d.max_matvecs for d in study.detectors if not d.converged}):
-        some = [d for d in study.detectors if not d.converged and d.max_matvecs == products]
-        panel.plot([d.num_samples for d in some], [value(d) for d in some], label=f"{products}")
-    for sampling, style in zip(_WAYS, ("-", "--"), strict=True):
-        rest = [d for d in study.detectors if d.converged and d.sampling == sampling]
-        label_of = "to 1 %" if sampling == "proportional" else "to 1 %, even"
-        panel.plot(
-            [d.num_samples for d in rest],
-            [value(d) for d in rest],
-            color="#222222",
-            linestyle=style,
-            label=label_of,
+def find(_scale: Scale, done: Done) -> Findings:
+    """What a decision changes by, over samples and over products."""
+    studies: list[Study] = list(done.values())
+    detectors = list(zip(*(study.detectors for study in studies), strict=True))
+    rows = tuple(
+        (
+            each[0].num_samples,
+            each[0].sampling,
+            "to 1 %" if each[0].converged else each[0].max_matvecs,
+            fmean(d.mean_products for d in each),
+            100 * fmean(d.median_ratio_error for d in each),
+            100 * fmean(d.changed_share for d in each),
+            fmean(d.mean_change for d in each),
         )
-    panel.set(xscale="log", xlabel="samples", ylabel=label)
-    sizes = sorted({d.num_samples for d in study.detectors})
-    panel.set_xticks(sizes, [str(size) for size in sizes], rotation=45)
-    panel.set_xticks([], minor=True)
-    panel.legend(title="products", frameon=False, fontsize=8)
+        for each in detectors
+        if each[0].converged or each[0].num_samples == _USUAL
+    )
+    columns = ("samples", "drawn", "products", "taken", "median error of R (%)")
+    table = Table(
+        title="Detectors beside all samples and a residual of 0.1 %",
+        columns=(*columns, "rounds changed (%)", "mean change (actors)"),
+        rows=rows,
+    )
+    spread = fmean(study.spread_of_rounds for study in studies)
+    draws = ", ".join(
+        f"{fmean(study.spread_of_draws[way] for study in studies):.2f} over draws ({way})"
+        for way in _WAYS
+    )
+    return Findings(
+        panels=(
+            _over_sizes(studies, lambda d: 100 * d.median_ratio_error, "median error of R (%)"),
+            _over_sizes(studies, lambda d: d.mean_change, "mean change (actors)"),
+            _counts(studies[0]),
+        ),
+        tables=(table,),
+        notes=(f"Standard deviation of log R: {spread:.2f} over rounds, {draws}.",),
+    )
 
 
-def _converged(study: Study, num_samples: int) -> Detector | None:
-    for detector in study.detectors:  # those drawn in proportion come first
-        if detector.converged and detector.num_samples == num_samples:
-            return detector
-    return None
+def _over_sizes(studies: Sequence[Study], value: Callable[[Detector], float], label: str) -> Panel:
+    lines: dict[str, dict[int, list[float]]] = {}
+    for detector in (d for study in studies for d in study.detectors):
+        products = "to 1 %" if detector.converged else f"{detector.max_matvecs} products"
+        name = products if detector.sampling == "proportional" else f"{products}, even"
+        sizes = lines.setdefault(name, {})
+        sizes.setdefault(detector.num_samples, []).append(value(detector))
+    sizes_of_all = sorted({size for line in lines.values() for size in line})
+    return Panel(
+        title=label,
+        x_label="samples",
+        y_label=label,
+        categories=tuple(map(str, sizes_of_all)),
+        series=tuple(
+            Series(
+                label=name,
+                x=tuple(map(sizes_of_all.index, line)),
+                y=tuple(map(fmean, line.values())),
+            )
+            for name, line in lines.items()
+        ),
+    )
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _counts(study: Study) -> Panel:
+    counts = {"all samples, to 0.1 %": study.counts} | {
+        f"{_USUAL} samples, to 1 %": each.counts
+        for each in study.detectors
+        if (each.converged, each.sampling, each.num_samples) == (True, _WAYS[0], _USUAL)
+    }
+    return Panel(
+        title="actors that are asked for",
+        x_label="round",
+        y_label="actors",
+        series=tuple(
+            Series(label=label, x=tuple(range(len(each))), y=each) for label, each in counts.items()
+        ),
+    )
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="Sub-sampling the detector",
+    paper="section 6.2",
+    plan=plan,
+    find=find,
+    seeds=1,
+    task=Subsampling,
+    outcome=Study,
+    work=work,
+)

@@ -1,10 +1,15 @@
-"""The study's decisions by hand, and its quick run as a user starts it."""
-
-from pathlib import Path
+"""The study's decisions by hand, and a tiny run."""
 
 import pytest
 
-from experiments.studies.detector.detector_subsampling import Scale, Study, decided, draw, run
+from experiments.grid import CellId, Scale
+from experiments.studies.detector.detector_subsampling import (
+    Study,
+    Subsampling,
+    decided,
+    find,
+    run,
+)
 from shared.contracts.rounds import Curvature
 
 
@@ -24,9 +29,9 @@ def test_an_undefined_ratio_repeats_the_last_one() -> None:
     assert decided([curvature(1.0), None]) == (64, round(64 * 0.96))
 
 
-def test_a_tiny_study_runs_is_read_back_and_drawn(tmp_path: Path) -> None:
-    scale = Scale(rounds=2, actors=2, epochs=1, sizes=(64, 512), products=(3,), draws=2)
-    study = run(scale, quick=True)
+def test_a_tiny_study_runs_is_read_back_and_summed_up() -> None:
+    scale = Subsampling(rounds=2, actors=2, epochs=1, sizes=(64, 512), products=(3,), draws=2)
+    study = run(scale, seed=0)
     assert study.samples_per_round == 512
     ways = [(d.sampling, d.num_samples, d.converged) for d in study.detectors]
     assert ways == [
@@ -43,5 +48,9 @@ def test_a_tiny_study_runs_is_read_back_and_drawn(tmp_path: Path) -> None:
     assert all(spread > 0.0 for spread in study.spread_of_draws.values())
     assert all(8 <= count <= 64 for d in study.detectors for count in d.counts)
     assert Study.model_validate_json(study.model_dump_json()) == study
-    draw(study, tmp_path / "study.png")
-    assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")
+    found = find(Scale(seeds=1, quick=True), {CellId("detectors", "Hopper-v5", 0): study})
+    assert len(found.tables[0].rows) == 4
+    assert [panel.title for panel in found.panels][1:] == [
+        "mean change (actors)",
+        "actors that are asked for",
+    ]
