@@ -39,6 +39,8 @@ class ObservationNormaliser:
     moments: RunningMoments  # of [O]
     bound: float
     """Largest absolute value of a normalised number."""
+    mask_size: int = 0
+    """How many of the last numbers are a mask of actions, and left as they are."""
 
     def after(self, trajectories: Sequence[Trajectory]) -> Self:
         """Return the statistics with every observation of `trajectories` that was acted on."""
@@ -58,7 +60,9 @@ class ObservationNormaliser:
         scale = 1.0 / np.sqrt(self.moments.variance + VARIANCE_FLOOR)
         if not self.moments.count:
             scale = np.ones_like(scale)
-        return self.moments.mean.astype(np.float32), scale.astype(np.float32)
+        mean, masked = self.moments.mean.copy(), len(scale) - self.mask_size
+        mean[masked:], scale[masked:] = 0.0, 1.0
+        return mean.astype(np.float32), scale.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,7 +147,9 @@ class Normalisation:
         size = math.prod(environment.observation.shape)
         return cls(
             observations=ObservationNormaliser(
-                moments=RunningMoments.empty(size), bound=rule.observation_clip
+                moments=RunningMoments.empty(size),
+                bound=rule.observation_clip,
+                mask_size=environment.mask_size,
             )
             if rule.observation_normalisation and not environment.observation.is_image
             else None,

@@ -21,6 +21,7 @@ from learning.networks.blocks import Layer, forward
 from learning.networks.distributions import Distribution, distribution_of
 from learning.networks.numpy_mlp import NetworkHalf
 from learning.networks.step_terms import StepTerms
+from shared.policy.action_mask import with_mask
 from shared.policy.blocks import Block, Conv, Dense, layers_of
 from shared.policy.spec import PolicySpec
 
@@ -138,7 +139,7 @@ class ActorCritic(nn.Module):
     def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
         """Return what `policy_outputs` would with these parameters, by name, for autograd."""
         raw = forward(self.spec.blocks, self.layers("policy", parameters), observation)
-        return with_log_std(raw, parameters.get("log_std"))
+        return self.completed(raw, observation, parameters.get("log_std"))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return copies of the policy's arrays, as actors load them."""
@@ -200,16 +201,18 @@ class ActorCritic(nn.Module):
             for i in range(count)
         )
 
-    def with_log_std(self, raw: Tensor) -> Tensor:
-        """Append the free log-standard deviations, if there are any, to the last layer's output."""
-        return with_log_std(raw, self._free_log_std)
+    def completed(self, raw: Tensor, observation: Tensor, log_std: Tensor | None = None) -> Tensor:
+        """Return the last layer's output # [N, H] as the distribution's parameters # [N, D].
 
-
-def with_log_std(raw: Tensor, log_std: Tensor | None) -> Tensor:
-    """Append free log-standard deviations # [A], if there are any, to a last layer's output."""
-    if log_std is None:
-        return raw
-    return torch.cat((raw, log_std.expand(raw.shape[0], -1)), dim=1)
+        Free log-standard deviations # [A] are appended, of these parameters or the present ones.
+        Logits of actions that the observation forbids are lowered: their derivatives stay.
+        """
+        if self.spec.head.masked:
+            return with_mask(raw, observation)
+        free = self._free_log_std if log_std is None else log_std
+        if free is None:
+            return raw
+        return torch.cat((raw, free.expand(raw.shape[0], -1)), dim=1)
 
 
 def _zeros(layers: Iterable[Conv | Dense]) -> nn.ModuleList:

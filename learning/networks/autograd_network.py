@@ -53,7 +53,7 @@ class AutogradActorCritic(ActorCritic):
         parameters.pop("log_std", None)
         with torch.enable_grad():
             raw, raw_value = self.both_at(parameters, observation)
-        d_outputs = loss.policy_gradient(self.with_log_std(raw.detach()))
+        d_outputs = loss.policy_gradient(self.completed(raw.detach(), observation))
         d_value = loss.value_gradient(raw_value.detach())
         width = raw.shape[1]
         if self.log_std is not None:

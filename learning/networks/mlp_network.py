@@ -28,6 +28,7 @@ from learning.networks.numpy_mlp import (
     differentiate,
 )
 from learning.networks.step_terms import StepTerms
+from shared.policy.action_mask import with_mask
 from shared.policy.blocks import Dense
 from shared.policy.spec import PolicySpec
 
@@ -78,14 +79,16 @@ class MlpActorCritic(ActorCritic):
     ) -> None:
         """Write the gradient of a loss at `observation` into `gradient`."""
         if self._arrays is not None and self._arrays.are_small(len(observation)):
-            self.differentiate_arrays(observation.numpy(), _AsArrays(loss), gradient=gradient)
+            ends_with_mask = observation if self.spec.head.masked else None
+            arrays = _AsArrays(loss, ends_with_mask)
+            self.differentiate_arrays(observation.numpy(), arrays, gradient=gradient)
             return
         assert isinstance(gradient, _MlpGradient), "gradient of another kind of network"
         blocks = self._policy_blocks, self._value_blocks
         layers = self._policy_layers, self._value_layers
         policy, raw = mlp.forward(blocks[0], layers[0], observation)
         critic, value = mlp.forward(blocks[1], layers[1], observation)
-        d_outputs = loss.policy_gradient(self.with_log_std(raw))
+        d_outputs = loss.policy_gradient(self.completed(raw, observation))
         d_value = loss.value_gradient(value.squeeze(1)).unsqueeze(1)
         if gradient.log_std is not None:
             width = d_outputs.shape[1] - len(gradient.log_std)
@@ -147,7 +150,8 @@ class MlpActorCritic(ActorCritic):
 
     def policy_outputs(self, observation: Tensor) -> Tensor:
         """Return the distribution parameters # [N, D]."""
-        return self.with_log_std(forward(self._policy_blocks, self._policy_layers, observation))
+        raw = forward(self._policy_blocks, self._policy_layers, observation)
+        return self.completed(raw, observation)
 
     def values(self, observation: Tensor) -> Tensor:
         """Return the state values # [N]."""
@@ -178,11 +182,15 @@ class _Arrays:
 class _AsArrays:
     """A loss of tensors for arrays, over the same memory."""
 
-    def __init__(self, loss: SplitLoss[Tensor]) -> None:
-        self._loss = loss
+    def __init__(self, loss: SplitLoss[Tensor], ends_with_mask: Tensor | None) -> None:
+        """Take the minibatch's observations # [N, O] as well, if a mask of actions is in them."""
+        self._loss, self._masks = loss, ends_with_mask
 
     def policy_gradient(self, outputs: Floats) -> Floats:
-        return self._loss.policy_gradient(torch.from_numpy(outputs)).numpy()
+        parameters = torch.from_numpy(outputs)
+        if self._masks is not None:
+            parameters = with_mask(parameters, self._masks)
+        return self._loss.policy_gradient(parameters).numpy()
 
     def value_gradient(self, value: Floats) -> Floats:
         return self._loss.value_gradient(torch.from_numpy(value)).numpy()

@@ -22,7 +22,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from learning.networks.actor_critic import with_log_std
 from learning.networks.autograd_network import AutogradActorCritic
 from learning.networks.onnx_export import onnx_graph
 from shared.contracts.environment_spec import EnvironmentSpec
@@ -100,7 +99,7 @@ class OwnActorCritic(AutogradActorCritic):
     def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
         """Return the distribution parameters # [N, D] that these parameters give."""
         (outputs,) = self._of(parameters, observation, "actor")
-        return with_log_std(outputs, parameters.get("log_std"))
+        return self.completed(outputs, observation, parameters.get("log_std"))
 
     def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
         """Return the state values that these parameters give."""

@@ -35,7 +35,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics import SAMPLE_TIMER, WEIGHTS_SEQ_NO
 
 from nitro.errors import CommandError
-from nitro.integrations.choices import first_choice
+from nitro.integrations.choices import first_choice, require_no_mask
 from nitro.pool.actor_pool import ActorPool
 from nitro.pool.batch import Batch, EpisodePart
 from nitro.pool.curvature import measure_curvature
@@ -84,6 +84,8 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
             self.pool = self._open.enter_context(ActorPool(config.env, **settings))
             kwargs["spaces"] = _spaces(self.pool.environment)
         try:
+            if self.pool is not None:
+                require_no_mask(self.pool.environment)
             super().__init__(config=config, **kwargs)
         except BaseException:
             self._open.close()  # nobody else can end a job whose runner was never made

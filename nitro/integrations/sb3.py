@@ -30,7 +30,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
 from nitro.errors import CommandError
-from nitro.integrations.choices import first_choice
+from nitro.integrations.choices import first_choice, require_no_mask
 from nitro.integrations.endings import endings
 from nitro.integrations.sb3_observations import NormalisedObservations
 from nitro.pool.actor_pool import ActorPool
@@ -79,6 +79,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         self.measure_curvature = measure_curvature
         self._round: tuple[Batch, Floats] | None = None
         if pool is not None:
+            require_no_mask(pool.environment)
             env = pool.env_id if env is None else env
             if settings.setdefault("n_steps", pool.fragment) != pool.fragment:
                 raise CommandError(

@@ -152,6 +152,7 @@ class Policy:
             **network,
             "action_mapping": self.action_mapping,
             **self._head(environment.action),
+            **({"mask": "yes"} if environment.mask_size else {}),
         }
         if metadata["log_std"] == "free" and self.log_std is not None:
             arrays["log_std"] = self.log_std.reshape(-1)

@@ -24,7 +24,6 @@ from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
     EnvironmentSpec,
-    ObservationSpec,
 )
 from shared.contracts.job_spec import EnvironmentRef, Which
 from shared.policy.blocks import Conv
@@ -77,7 +76,7 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
     except (codec.CodecError, PolicyError) as error:
         raise CommandError(f"{folder}: the {which} checkpoint's policy: {error}") from error
     _check_fit(policy, job.described_environment)
-    seen = _observations(payload.arrays, job.described_environment.observation)
+    seen = _observations(payload.arrays, job.described_environment)
     model, difference, missing = b"", None, None
     try:
         model = _onnx_file(payload, job.described_environment)
@@ -169,9 +168,9 @@ def _largest_difference(
     return float(difference.max(initial=0.0))
 
 
-def _observations(arrays: Mapping[str, codec.Array], spec: ObservationSpec) -> NDArray[Any]:
+def _observations(arrays: Mapping[str, codec.Array], environment: EnvironmentSpec) -> NDArray[Any]:
     """Return random observations # [256, *obs], spread as those that the policy was trained on."""
-    rng = np.random.default_rng(0)
+    rng, spec = np.random.default_rng(0), environment.observation
     shape = (NUM_CHECKED, *spec.shape)
     if spec.dtype == "uint8":
         return rng.integers(0, 256, shape, np.uint8)
@@ -179,6 +178,8 @@ def _observations(arrays: Mapping[str, codec.Array], spec: ObservationSpec) -> N
     if "observation_mean" in arrays:
         mean, scale = arrays["observation_mean"], arrays["observation_scale"]
         z = mean.astype(np.float64) + z / scale.astype(np.float64)
+    if size := environment.mask_size:
+        z[:, -size:] = 1.0 - np.resize(np.eye(size), (NUM_CHECKED, size))  # one action forbidden
     return z.astype(np.float32)
 
 

@@ -22,6 +22,7 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
+from shared.policy.action_mask import FORBIDDEN
 from shared.policy.blocks import (
     LAYER_NORM_EPSILON,
     MAX_PIXEL,
@@ -67,6 +68,8 @@ def policy_graph(
     spec = PolicySpec.read(metadata, {name: array.shape for name, array in arrays.items()})
     graph = _Graph()
     outputs = graph.blocks(graph.seen(arrays, spec), arrays, spec)
+    if spec.head.masked:
+        outputs = graph.with_mask(outputs, spec)
     graph.act(outputs, spec, action)
     is_continuous = isinstance(action, ContinuousActionSpec)
     input_type = TensorProto.UINT8 if observation.dtype == "uint8" else TensorProto.FLOAT
@@ -122,6 +125,15 @@ class _Graph:
                 else:
                     values = self._dense(values, (weight, bias), block)
         return values
+
+    def with_mask(self, outputs: str, spec: PolicySpec) -> str:
+        """Lower the logits of actions that the end of the observation forbids."""
+        size = spec.observation_shape[0]
+        ends = (np.array([n], np.int64) for n in (size - spec.head.num_outputs, size, 1))
+        mask = self._node("Slice", INPUT, *map(self._constant, ends))
+        below = self._node("Sub", mask, self._constant(np.float32(1)))
+        lowered = self._node("Mul", below, self._constant(np.float32(FORBIDDEN)))
+        return self._node("Add", outputs, lowered)
 
     def _inserted(self, values: str, graph: bytes) -> str:
         """Add a whole network that is none of ours."""

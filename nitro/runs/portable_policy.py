@@ -56,6 +56,7 @@ class Policy:
         return action.reshape(leading + action.shape[1:])
 
     def _outputs(self, values: Any) -> Any:
+        observation = values
         if self._convolutions:
             values = values / _MAX_PIXEL
         elif "observation_mean" in self._arrays:
@@ -73,6 +74,8 @@ class Policy:
                     centred = values - values.mean(axis=1, keepdims=True)
                     values = centred / np.sqrt(centred.var(axis=1, keepdims=True) + 1e-5)
                 values = _ACTIVATIONS[self._said["activation"]](values)
+        if self._said.get("mask") == "yes":  # actions that are not allowed are never chosen
+            values = values + (observation[:, -values.shape[1] :] - 1) * 1e9
         return values
 
     def _actions(self, outputs: Any) -> Any:

@@ -20,6 +20,8 @@ class ObservationSpec(Message):
     frame_stack: PositiveInt | None = None
     """If the first axis counts successive frames, each observation being the one before it with one
     frame more at the end and one less at the start: how many. Frames then travel once each."""
+    action_mask: bool = False
+    """Whether its last numbers, one for each choice of an action, say which are allowed: 1 or 0."""
 
     @property
     def is_image(self) -> bool:
@@ -95,3 +97,11 @@ class EnvironmentSpec(Message):
     draws_globally: bool = False
     """Whether it draws from the global generators of Python or NumPy, which all environments of a
     process share."""
+
+    @property
+    def mask_size(self) -> int:
+        """How many of an observation's last numbers are a mask of actions."""
+        if not self.observation.action_mask or isinstance(self.action, ContinuousActionSpec):
+            return 0
+        action = self.action
+        return action.n if isinstance(action, DiscreteActionSpec) else sum(action.num_choices)

@@ -8,10 +8,19 @@ from typing import Any, cast
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, MultiBinary, MultiDiscrete, flatten, flatten_space
+from gymnasium.spaces import (
+    Box,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    flatdim,
+    flatten,
+    flatten_space,
+)
 from numpy.typing import NDArray
 
-from shared.environments.parts import Part, parts
+from shared.environments.parts import Part, in_order
 from shared.environments.spaces import checked_observation, has_parts, is_image
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
@@ -25,19 +34,75 @@ class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
-        self._parts = tuple(parts(env.observation_space))
-        self._box = cast("Box", flatten_space(env.observation_space))
-        self.observation_space = self._box
+        self._parts = in_order(env.observation_space)
+        boxes = [cast("Box", flatten_space(part.space)) for part in self._parts]
+        low, high = (np.concatenate([getattr(b, end) for b in boxes]) for end in ("low", "high"))
+        self._dtype = np.result_type(*(box.dtype for box in boxes))
+        self.observation_space = Box(low, high, dtype=self._dtype.type)
+        self.masks = self._parts[-1].is_mask
+        """Whether the end of an observation says which actions are allowed."""
+        self._ends = _ends_of_choices(env.action_space) if self.masks else ()
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step; something must be allowed where the episode goes on.
+
+        Raises:
+            ValueError: Nothing is.
+        """
+        stepped = super().step(action)
+        observation, _, terminated, truncated, _ = stepped
+        if not (terminated or truncated):
+            self._require_choice(observation)
+        return stepped
+
+    def reset(self, **given: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset; something must be allowed at the start.
+
+        Raises:
+            ValueError: Nothing is.
+        """
+        observation, info = super().reset(**given)
+        self._require_choice(observation)
+        return observation, info
 
     def observation(self, observation: object) -> NDArray[Any]:
         """Return the numbers in a row."""
         rows = [_row(part, observation) for part in self._parts]
-        return np.concatenate(rows).astype(self._box.dtype, copy=False)
+        return np.concatenate(rows).astype(self._dtype, copy=False)
+
+    def _require_choice(self, observation: NDArray[Any]) -> None:
+        if not self.masks:
+            return
+        choices = np.split(observation[-self._ends[-1] :], self._ends[:-1])
+        if not all(allowed.any() for allowed in choices):
+            raise ValueError(f"part {self._parts[-1].name}: it allows no action")
+
+
+def _ends_of_choices(space: Space[Any]) -> tuple[int, ...]:
+    """Return where each choice's numbers end in a mask."""
+    if isinstance(space, Discrete):
+        return (int(space.n),)
+    sizes = space.nvec.reshape(-1) if isinstance(space, MultiDiscrete) else [2] * flatdim(space)
+    return tuple(int(end) for end in np.cumsum(sizes))
+
+
+def has_mask(env: Env) -> bool:
+    """Whether the end of an adapted environment's observations says which actions are allowed."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, PartsObservation):
+            return env.masks
+        env = env.env
+    return False
 
 
 def _row(part: Part, observation: object) -> NDArray[Any]:
     value, space = part.of(observation), part.space
     try:
+        if part.is_mask:
+            mask = np.asarray(value)
+            if mask.shape != space.shape or not ((mask == 0) | (mask == 1)).all():
+                raise ValueError(f"{value!r:.100} is no mask of {space.shape} zeros and ones")
+            return mask
         if isinstance(space, Box):
             return checked_observation(value, space).reshape(-1)
         if not space.contains(value):

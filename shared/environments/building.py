@@ -23,7 +23,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
 from shared.environments import atari
-from shared.environments.adapters import adapted
+from shared.environments.adapters import adapted, has_mask
 from shared.environments.files import known_file
 from shared.environments.games import games_of
 from shared.environments.interface import require_reward, require_start, what_went_wrong
@@ -130,7 +130,7 @@ def describe(
         return EnvironmentSpec(
             env_id=ref.env_id,
             observation=observation_spec(env.observation_space).model_copy(
-                update={"frame_stack": _frame_stack(env)}
+                update={"frame_stack": _frame_stack(env), "action_mask": has_mask(env)}
             ),
             action=action_spec(env.action_space),
             max_episode_steps=env.spec.max_episode_steps if env.spec is not None else None,
@@ -160,7 +160,7 @@ def _built(
         env = _made(ref, render_mode)
         try:
             env = wrapped(_unwrapped(env), ref.wrappers, raw_rewards=raw_rewards)
-            check_observation_space(ref.env_id, env.observation_space)
+            check_observation_space(ref.env_id, env.observation_space, env.action_space)
             check_action_space(ref.env_id, env.action_space)
             env = adapted(env)
         except UnsupportedEnvironment:

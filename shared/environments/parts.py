@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Space, Text, Tuple, flatten_space
+from gymnasium.spaces import Box, Dict, MultiBinary, Space, Text, Tuple, flatten_space
+
+MASK = "action_mask"
+"""Name of the part that says which actions are allowed, as PettingZoo has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,11 @@ class Part:
     def name(self) -> str:
         """Its keys with dots between them."""
         return ".".join(map(str, self.keys))
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether it says which actions are allowed."""
+        return self.keys[-1:] == (MASK,)
 
     def of(self, observation: Any) -> Any:  # noqa: ANN401 - whatever the environment gives
         """Return its value in an observation.
@@ -47,20 +55,36 @@ def parts(space: Space[Any], keys: tuple[str | int, ...] = ()) -> Iterator[Part]
         yield Part(keys, space)
 
 
-def obstacle(space: Space[Any], *, image_side: int, most_values: int) -> str | None:
+def in_order(space: Space[Any]) -> list[Part]:
+    """Return all parts in the order in which policies see them: a mask of actions is the last."""
+    return sorted(parts(space), key=lambda part: part.is_mask)
+
+
+def obstacle(
+    space: Space[Any], *, num_choices: int | None, image_side: int, most_values: int
+) -> str | None:
     """Return why parts cannot be put into one vector, and what helps; None if they can.
 
     Args:
         space: Of the observations; no box.
+        num_choices: Numbers of a mask of actions; None where actions have no choices.
         image_side: Pixels from which on a part of bytes is a picture.
         most_values: Numbers that an observation may have.
     """
     found = list(parts(space))
+    masks = [part for part in found if part.is_mask]
+    if len(masks) > 1:
+        return f"it has {len(masks)} masks of actions: leave some out; {_leaving_out(masks[1:])}"
     for part in found:
-        if "mask" in part.name.lower():
+        if part.is_mask and not _fits(part.space, num_choices):
+            wanted = (
+                "actions that are no choices have none"
+                if num_choices is None
+                else f"a mask of these actions is MultiBinary({num_choices})"
+            )
             return (
-                f"its part {part.name} looks like a mask of actions, which policies here would not "
-                f"obey: leave it out, and let forbidden actions do nothing; {_leaving_out([part])}"
+                f"its part {part.name} is {part.space!s:.60}, and {wanted}: leave it out; "
+                f"{_leaving_out([part])}"
             )
         if _is_picture(part.space, image_side):
             others = [each for each in found if each is not part]
@@ -78,6 +102,11 @@ def obstacle(space: Space[Any], *, image_side: int, most_values: int) -> str | N
     if not isinstance(flat, Box) or int(np.prod(flat.shape)) > most_values:
         return "keep fewer numbers with a wrapper of your own (docs/environments.md, Wrappers)"
     return None
+
+
+def _fits(space: Space[Any], num_choices: int | None) -> bool:
+    is_mask = isinstance(space, MultiBinary | Box) and len(space.shape or ()) == 1
+    return is_mask and space.shape == (num_choices,)
 
 
 def _is_numeric(space: Space[Any]) -> bool:

@@ -44,15 +44,34 @@ def has_parts(space: Space[Any]) -> bool:
     return isinstance(space, Dict | Tuple | Discrete | MultiBinary | MultiDiscrete)
 
 
-def check_observation_space(env_id: str, space: Space[Any]) -> None:
+def num_choices(space: Space[Any]) -> int | None:
+    """Return how many numbers a mask of actions has; None where actions have no choices."""
+    if isinstance(space, Discrete):
+        return int(space.n)
+    if isinstance(space, MultiDiscrete):
+        return int(space.nvec.sum())
+    return 2 * int(np.prod(space.shape or ())) if isinstance(space, MultiBinary) else None
+
+
+def check_observation_space(env_id: str, space: Space[Any], action: Space[Any]) -> None:
     """Refuse observations that no policy of ours could take.
+
+    Args:
+        env_id: Of the environment.
+        space: Of the observations.
+        action: Space of the actions, which a mask must fit.
 
     Raises:
         UnsupportedEnvironment: With the reason.
     """
     seen = f"env_id {env_id!r} has observations {space!s:.200}"
     if has_parts(space):
-        why_not = obstacle(space, image_side=MIN_IMAGE_SIDE, most_values=_MAX_VALUES)
+        why_not = obstacle(
+            space,
+            num_choices=num_choices(action),
+            image_side=MIN_IMAGE_SIDE,
+            most_values=_MAX_VALUES,
+        )
         if why_not is not None:
             raise UnsupportedEnvironment(f"{seen}; {why_not}")
         return

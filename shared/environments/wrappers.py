@@ -15,6 +15,7 @@ import gymnasium
 from gymnasium import wrappers
 
 from shared.contracts.job_spec import WrapperRef
+from shared.environments.action_mask import ActionMask
 from shared.environments.bound_action import BoundAction
 from shared.environments.leave_out import LeaveOut
 from shared.environments.spaces import UnsupportedEnvironment
@@ -26,6 +27,7 @@ MakeWrapper = Callable[..., Env]
 
 
 _REGISTERED: dict[str, MakeWrapper] = {
+    "ActionMask": ActionMask,
     "BoundAction": BoundAction,
     "ClipReward": wrappers.ClipReward,
     "FlattenObservation": wrappers.FlattenObservation,

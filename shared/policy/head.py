@@ -50,6 +50,8 @@ class Head:
     """Numbers of a continuous action, A."""
     num_choices: tuple[int, ...] = ()
     """Of each choice."""
+    masked: bool = False
+    """Whether the end of an observation says which choices are allowed."""
     sampling: Sampling = "policy"
     """With `uniform` squashed actions are drawn from [-1, 1], whatever the network says."""
 
@@ -94,7 +96,8 @@ class Head:
                 f"num_choices is {text!r:.80}, expected whole numbers from 1 with commas between "
                 f"them that add up to the {num_outputs} outputs"
             )
-        return cls(distribution=distribution, num_choices=choices)
+        masked = expect({"mask": "no", **metadata}, "mask", ("no", "yes")) == "yes"
+        return cls(distribution=distribution, num_choices=choices, masked=masked)
 
     @property
     def num_outputs(self) -> int:
@@ -108,6 +111,8 @@ class Head:
             said["sampling"] = self.sampling
         if self.distribution == "multi_categorical":
             said["num_choices"] = ",".join(map(str, self.num_choices))
+        if self.masked:
+            said["mask"] = "yes"
         return said
 
 

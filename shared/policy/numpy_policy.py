@@ -16,9 +16,11 @@ outputs are, the metadata's `distribution` and `log_std` say: `mean | log_std` (
 `state_dependent`), `mean` (A; `gaussian`, `free`, with an array `log_std` [A] beside the layers) or
 logits (n; `categorical`, `none`).
 `multi_categorical`, `none` has the logits of several choices side by side; the metadata's
-`num_choices` says how many each has: `3,2`. `squashed_gaussian`, `state_dependent` has
-`mean | raw` (2A), as `shared.policy.squashed_gaussian` reads them; with the metadata's `sampling`
-`uniform` actions are drawn from [-1, 1] instead, whatever the network says.
+`num_choices` says how many each has: `3,2`. With the metadata's `mask` `yes` the end of an
+observation says which choices are allowed, see `shared.policy.action_mask`.
+`squashed_gaussian`, `state_dependent` has `mean | raw` (2A), as `shared.policy.squashed_gaussian`
+reads them; with the metadata's `sampling` `uniform` actions are drawn from [-1, 1] instead,
+whatever the network says.
 
 With `observation_mean` [F] and `observation_scale` [F] float32 and the metadata's
 `observation_clip` the network sees normalised observations; the metadata's `action_mapping`
@@ -44,6 +46,7 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
 )
 from shared.policy.action_mapping import action_map
+from shared.policy.action_mask import MaskedNetwork, Network
 from shared.policy.blocks import Graph
 from shared.policy.distributions import Action, Float32, distribution_of
 from shared.policy.head import Head, PolicyError
@@ -72,9 +75,10 @@ class NumpyPolicy:
     ) -> None:
         self.spec = spec
         first = spec.blocks[0]
-        self.network: NumpyNetwork | OnnxNetwork = (
+        network: Network = (
             OnnxNetwork(first, graph) if isinstance(first, Graph) else NumpyNetwork(spec, arrays)
         )
+        self.network = MaskedNetwork(network) if spec.head.masked else network
         self.distribution = distribution_of(spec.head, arrays.get("log_std"))
         self.observation_scale: ObservationScale | None = None
         """None where the network sees observations as they are."""

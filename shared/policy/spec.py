@@ -13,7 +13,7 @@ is one array `policy.graph` in place of layers: the bytes of an ONNX graph.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self, get_args
 
 from shared.contracts.environment_spec import (
@@ -77,7 +77,7 @@ class PolicySpec:
             ValueError: The observations are images that the network cannot take.
         """
         observation = environment.observation
-        head = Head.of(environment.action, rule)
+        head = replace(Head.of(environment.action, rule), masked=environment.mask_size > 0)
         network: NetworkName = "mlp"
         blocks: tuple[Block, ...]
         clip = None
@@ -191,6 +191,9 @@ class PolicySpec:
         for name, shape in expected.items():
             if shapes[name] != shape:
                 raise PolicyError(f"{name} has shape {shapes[name]}, expected {shape}")
+        seen, outputs = self.observation_shape, self.head.num_outputs
+        if self.head.masked and not (len(seen) == 1 and seen[0] >= outputs):
+            raise PolicyError(f"observations of shape {seen} end with no mask of {outputs} choices")
 
     def metadata(self) -> dict[str, str]:
         """Return what a published policy says of its network."""

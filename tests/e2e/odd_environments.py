@@ -88,6 +88,34 @@ class TwoParts(OddEnvironment):
         return {"first": self.wanted[0], "second": self.wanted[1]}
 
 
+class Forbidding(gymnasium.Env[Any, Any]):
+    """Pays for nothing but the steps it goes on for; an action that is not allowed ends it.
+
+    One of four actions is allowed, another one at each step, and nothing but the mask says which.
+    """
+
+    action_space = Discrete(4)
+    observation_space = Box(0, 1, (1,), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.elapsed = 0
+        self.allowed = int(self.np_random.integers(4))
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        was_allowed, self.elapsed = int(action) == self.allowed, self.elapsed + 1
+        self.allowed = int(self.np_random.integers(4))
+        ended = not was_allowed or self.elapsed >= EPISODE
+        return np.zeros(1, np.float32), float(was_allowed), ended, False, {}
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Return what sb3-contrib asks for."""
+        return np.eye(4, dtype=np.bool_)[self.allowed]
+
+
 class Picture(OddEnvironment):
     """The two numbers as stripes of a picture, one choice to make."""
 
@@ -103,4 +131,5 @@ class Picture(OddEnvironment):
 
 gymnasium.register("Odd/Odd-v0", entry_point=f"{__name__}:OddEnvironment")
 gymnasium.register("Odd/Picture-v0", entry_point=f"{__name__}:Picture")
+gymnasium.register("Odd/Forbidding-v0", entry_point=f"{__name__}:Forbidding")
 gymnasium.register("Odd/TwoParts-v0", entry_point=f"{__name__}:TwoParts")

@@ -77,6 +77,28 @@ def test_parts_are_a_vector_and_a_wrapper_leaves_some_out(client: NitroClient, r
     assert job.described_environment.observation.shape == (5,)
 
 
+@pytest.mark.parametrize("algorithm", ["ppo", "impact", "impala"])
+def test_actions_that_a_mask_forbids_are_never_taken(
+    client: NitroClient, runs: Path, tmp_path: Path, algorithm: str
+) -> None:
+    job = odd(
+        client,
+        "Odd/Forbidding-v0",
+        algorithm=algorithm,
+        hyperparameters={},
+        wrappers=[{"name": "ActionMask"}],
+        evaluation={"every_rounds": 1, "episodes": 2},
+    )
+    assert (job.status, job.error) == ("succeeded", None)
+    assert job.described_environment.mask_size == 4
+    lines = results(runs, job)
+    assert {each for line in lines for each in line.episode_returns} == {float(EPISODE)}
+    assert {each for line in lines if line.evaluation for each in line.evaluation.returns} == {
+        float(EPISODE)
+    }
+    assert export_run(runs / job.job_id, tmp_path / "out").largest_difference == 0
+
+
 def test_pictures_are_seen_with_their_channels_first(
     client: NitroClient, runs: Path, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces, wrappers
 
+from shared.environments.action_mask import ActionMask
 from shared.environments.adapters import (
     ChannelsFirst,
     FlatAction,
@@ -101,6 +102,7 @@ WRAPPERS: dict[type, Keeper] = {
     wrappers.TimeLimit: Keeper(_get_elapsed, _set_elapsed),
     wrappers.OrderEnforcing: Keeper(_get_order, _set_order),
     wrappers.PassiveEnvChecker: Keeper(STATELESS.get, _set_checked),
+    ActionMask: STATELESS,
     BoundAction: STATELESS,
     LeaveOut: STATELESS,
     wrappers.ClipReward: STATELESS,

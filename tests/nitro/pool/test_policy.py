@@ -99,6 +99,19 @@ def test_what_actors_fetch_is_the_policy() -> None:
     np.testing.assert_array_equal(fetched.outputs(seen), policy.numpy(where).outputs(seen))
 
 
+def test_actors_obey_the_mask_at_the_end_of_observations() -> None:
+    policy, plain = policy_of(net(4)), environment(DiscreteActionSpec(n=4))
+    masked = plain.model_copy(
+        update={"observation": plain.observation.model_copy(update={"action_mask": True})}
+    )
+    seen = np.random.default_rng(0).random((64, 5), np.float32)
+    seen[:, 1:] = np.resize(np.eye(4), (64, 4))
+    actions, log_probs = policy.numpy(masked).sample(seen, np.random.default_rng(1))
+    np.testing.assert_array_equal(actions, np.arange(64) % 4)
+    np.testing.assert_array_equal(log_probs, 0.0)
+    assert len(set(policy.numpy(plain).act(seen).tolist())) < 4
+
+
 def test_normalised_observations_are_those_of_the_network() -> None:
     plain, where = policy_of(net(4)), environment(DiscreteActionSpec(n=4))
     mean, scale = np.full(5, 0.5, np.float32), np.full(5, 2.0, np.float32)

@@ -61,6 +61,11 @@ NORMALISED = {
     "observation_mean": np.linspace(-5, 5, 4, dtype=np.float32),
     "observation_scale": np.linspace(0.2, 3, 4, dtype=np.float32),
 }
+MASKED = {
+    "observation_mean": np.r_[NORMALISED["observation_mean"], np.zeros(5, np.float32)],
+    "observation_scale": np.r_[NORMALISED["observation_scale"], np.ones(5, np.float32)],
+}
+"""What an observation that ends with a mask of five actions is normalised by."""
 NATURE = {"network": "nature_cnn", "activation": "relu", "image_shape": "3,40,44"}
 NATURE_SHAPES = ((32, 3, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 128), (5, 512))
 PAPER = {"network": "paper_cnn", "activation": "relu", "image_shape": "4,42,50"}
@@ -120,6 +125,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], tuple[int, ...], ActionSp
         (4,),
         SEVERAL,
     ),
+    "discrete, masked, normalised": (
+        {**layers((8, 9), (5, 8)), **MASKED},
+        metadata("categorical", "none", observation_clip="5.0", mask="yes"),
+        (9,),
+        DiscreteActionSpec(n=5),
+    ),
+    "several, masked": (
+        layers((8, 9), (5, 8)),
+        metadata("multi_categorical", "none", num_choices="2,3", mask="yes"),
+        (9,),
+        SEVERAL,
+    ),
     "discrete, not from 0": (
         layers((8, 4), (5, 8)),
         metadata("categorical", "none"),
@@ -160,11 +177,19 @@ def environment_of(observation: ObservationSpec, action: ActionSpec) -> Environm
 def exported(tmp_path: Path, name: str) -> tuple[Path, ExportReport]:
     arrays, meta, shape, action = CASES[name]
     dtype: Any = "float32" if len(shape) == 1 else "uint8"
-    environment = environment_of(ObservationSpec(shape=shape, dtype=dtype), action)
+    spec = ObservationSpec(shape=shape, dtype=dtype, action_mask="mask" in meta)
+    environment = environment_of(spec, action)
     folder = write_checkpoint(
         tmp_path, next_round=4, policy=codec.encode(arrays, meta), environment=environment
     )
     return folder, export_run(folder, tmp_path / "out")
+
+
+def forbid_one(name: str, observation: NDArray[np.float32]) -> None:
+    """Let the ends of masked observations # [N, 9] each forbid one of five actions."""
+    if "masked" in name:
+        observation[:, 4:] = 1
+        observation[np.arange(len(observation)), 4 + np.arange(len(observation)) % 5] = 0
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -179,6 +204,7 @@ def test_the_graph_acts_as_the_policy_of_the_run_and_as_the_exported_one(
         observation: NDArray[Any] = rng.integers(0, 256, (40, *shape), np.uint8)
     else:
         observation = rng.standard_normal((40, *shape), np.float32) * 4
+        forbid_one(name, observation)
     # As docs/environments.md shows it.
     payload = codec.decode_raw((tmp_path / "out" / "policy.safetensors").read_bytes())
     exported_policy = load_policy(payload.arrays, payload.metadata)
@@ -269,6 +295,7 @@ def test_the_exported_module_acts_alike_with_numpy_alone(name: str, tmp_path: Pa
     _, _, shape, action = CASES[name]
     rng = np.random.default_rng(1)
     seen = rng.standard_normal((20, *shape), np.float32)
+    forbid_one(name, seen)
     if len(shape) > 1:
         seen = rng.integers(0, 256, (20, *shape)).astype(np.float32)
     expected = ours.act(seen)

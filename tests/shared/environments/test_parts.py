@@ -39,7 +39,7 @@ class Words(Space[str]):
 class Parts(gymnasium.Env[Any, Any]):
     """Has spaces, and ends at once."""
 
-    action_space = Discrete(2)
+    action_space: Space[Any] = Discrete(2)
 
     def __init__(self, observation: Space[Any]) -> None:
         self.observation_space = observation
@@ -144,11 +144,12 @@ def test_a_part_that_is_not_what_its_space_says_is_named(gives: Any, says: str) 
             "part mission .*numbers",
             (147,),
         ),
-        (Dict(observation=VECTOR, action_mask=MultiBinary(3)), "part action_mask .*mask", (3,)),
+        (Dict(see=VECTOR, action_mask=MultiBinary(3)), r"mask of these .*MultiBinary\(2\)", (3,)),
+        (Dict(see=VECTOR, action_mask=Discrete(2)), r"mask of these .*MultiBinary\(2\)", (3,)),
         (Dict(state=VECTOR, eyes=Dict(left=CAMERA)), "part eyes.left is a picture", (3, 64, 64)),
         (Tuple((VECTOR, CAMERA)), "part 1 is a picture", (3, 64, 64)),
     ],
-    ids=["words", "mask", "cameras", "a camera"],
+    ids=["words", "mask of others", "a choice", "cameras", "a camera"],
 )
 def test_what_is_no_vector_is_refused_with_the_wrapper_that_leaves_it_out(
     space: Space[Any], says: str, size: tuple[int, ...]
@@ -177,3 +178,82 @@ def test_what_cannot_be_left_out_is_told(names: str, says: str) -> None:
         described(space, leave_out(names))
     assert described(space, leave_out("eyes.left")).observation.shape == (6,)
     assert described(space, leave_out("eyes")).observation.shape == (3,)
+
+
+class Masked(Parts):
+    """Allows what it is told to; the mask is no part of what it shows."""
+
+    action_space = MultiDiscrete([2, 3])
+
+    def __init__(self, mask: Any, *, by_method: bool = False) -> None:
+        super().__init__(VECTOR)
+        self.mask = np.array(mask)
+        if by_method:
+            self.action_masks = lambda: self.mask
+
+    def reset(self, **given: Any) -> Any:
+        observation, _ = super().reset(**given)
+        return observation, {"action_mask": (self.mask[:2], self.mask[2:])}
+
+    def step(self, action: object) -> Any:
+        *stepped, _ = super().step(action)
+        return *stepped, {"action_mask": (self.mask[:2], self.mask[2:])}
+
+
+MASK = WrapperRef(name="ActionMask")
+
+
+@pytest.mark.parametrize("by_method", [True, False], ids=["action_masks()", "info"])
+def test_a_mask_is_the_end_of_the_observation_wherever_the_environment_has_it(
+    by_method: bool,
+) -> None:
+    ref = EnvironmentRef(env_id=_NAME, wrappers=(MASK,))
+    with registered(lambda: Masked([1, 0, 0, 1, 1], by_method=by_method)):
+        spec = describe(ref)
+        env = make_environment(ref)
+        seen, _ = env.reset(seed=1)
+        stepped, *_ = env.step(np.array([0, 1]))
+    assert (spec.observation.shape, spec.observation.action_mask, spec.mask_size) == ((8,), True, 5)
+    for each in (seen, stepped):
+        assert each[3:].tolist() == [1, 0, 0, 1, 1]
+        assert np.abs(each[:3]).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("mask", "says"),
+    [
+        ([0, 0, 1, 1, 1], "part action_mask: it allows no action"),
+        ([1, 1, 0, 0, 0], "part action_mask: it allows no action"),
+        ([1, 1, 1, 1, 2], "no mask of .* zeros and ones"),
+        ([1, 1, 1, 1], "no mask of"),
+    ],
+)
+def test_masks_that_are_none_are_refused(mask: Any, says: str) -> None:
+    ref = EnvironmentRef(env_id=_NAME, wrappers=(MASK,))
+    with registered(lambda: Masked(mask)), pytest.raises(UnsupportedEnvironment, match=says):
+        describe(ref)
+
+
+def test_a_mask_of_an_episode_that_ended_may_allow_nothing() -> None:
+    ref = EnvironmentRef(env_id=_NAME, wrappers=(MASK,))
+    made = Masked([1, 1, 1, 1, 1])
+    with registered(lambda: made):
+        env = make_environment(ref)
+        env.reset(seed=1)
+        made.mask = np.zeros(5)
+        _, _, terminated, *_ = env.step(np.array([0, 1]))
+    assert terminated
+
+
+def test_an_environment_without_masks_is_refused_by_the_wrapper() -> None:
+    ref = EnvironmentRef(env_id=_NAME, wrappers=(MASK,))
+    with (
+        registered(lambda: Parts(VECTOR)),
+        pytest.raises(UnsupportedEnvironment, match=r"no action_masks\(\), and its info no"),
+    ):
+        describe(ref)
+
+
+def test_a_mask_of_toy_text_is_taken() -> None:
+    spec = describe(EnvironmentRef(env_id="Taxi-v4", wrappers=(MASK,)))
+    assert (spec.observation.shape, spec.mask_size) == ((506,), 6)

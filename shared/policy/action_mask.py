@@ -1,0 +1,60 @@
+"""Actions that are not allowed: their logits are so low that they are never chosen.
+
+A mask is the end of an observation: one number for each choice, 1 where it is allowed and 0 where
+it is not. Logits are lowered before they are a distribution, so log-probabilities, entropy and KL
+are those of the allowed actions (Huang and Ontañón, "A closer look at invalid action masking in
+policy gradient algorithms", FLAIRS 2022).
+
+Legend: `N` rows, `F` observation size, `H` network outputs.
+"""
+
+from typing import Any, Protocol, TypeVar
+
+from numpy.typing import NDArray
+
+from shared.policy.numpy_network import Float32, Forward
+
+FORBIDDEN = 1e9
+"""What is taken off the logit of an action that is not allowed: its probability is then 0 in
+float32, and no product with it is infinite."""
+
+Rows = TypeVar("Rows", bound=Any)
+"""NumPy's arrays or torch's tensors."""
+
+
+def with_mask(logits: Rows, observation: Rows) -> Rows:
+    """Return logits [N, H] lowered where the end of the observations [N, F] is 0."""
+    lowered: Rows = logits + (observation[:, -logits.shape[1] :] - 1) * FORBIDDEN
+    return lowered
+
+
+class Network(Protocol):
+    """What a policy's network is to it."""
+
+    @property
+    def output_size(self) -> int:
+        """Outputs, H."""
+        ...
+
+    def forward_pass(self, num_rows: int) -> Forward:
+        """Return a function that computes outputs [N, H] for inputs [N, F]."""
+        ...
+
+
+class MaskedNetwork:
+    """A network whose outputs are logits, lowered by what it sees."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.output_size = network.output_size
+
+    def forward_pass(self, num_rows: int) -> Forward:
+        """Return a function that computes outputs [N, H] for `num_rows` inputs [N, F]."""
+        forward_inside = self._network.forward_pass(num_rows)
+
+        def forward(inputs: NDArray[Any], out: Float32) -> Float32:
+            forward_inside(inputs, out)
+            out[...] = with_mask(out, inputs)
+            return out
+
+        return forward
