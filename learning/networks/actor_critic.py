@@ -23,6 +23,7 @@ from learning.networks.numpy_mlp import NetworkHalf
 from learning.networks.step_terms import StepTerms
 from shared.policy.action_mask import with_mask
 from shared.policy.blocks import Block, Conv, Dense, layers_of
+from shared.policy.blocks import Layer as BlockLayer
 from shared.policy.spec import PolicySpec
 
 _ALIGNMENT = 16
@@ -215,17 +216,20 @@ class ActorCritic(nn.Module):
         return torch.cat((raw, free.expand(raw.shape[0], -1)), dim=1)
 
 
-def _zeros(layers: Iterable[Conv | Dense]) -> nn.ModuleList:
+def _zeros(layers: Iterable[BlockLayer]) -> nn.ModuleList:
     """Return layers, all zero and without a draw from the global generator."""
     modules = nn.ModuleList()
     for layer in layers:
-        module: nn.Module = (
-            nn.Linear(layer.inputs, layer.outputs, device="meta")
-            if isinstance(layer, Dense)
-            else nn.Conv2d(
-                layer.channels, layer.filters, layer.kernel, stride=layer.stride, device="meta"
-            )
-        )
+        module: nn.Module
+        if isinstance(layer, Dense):
+            module = nn.Linear(layer.inputs, layer.outputs, device="meta")
+        elif isinstance(layer, Conv):
+            filters = (layer.channels, layer.filters, layer.kernel, layer.stride)
+            module = nn.Conv2d(*filters, device="meta")
+        else:
+            module = nn.Module()
+            module.weight = nn.Parameter(torch.empty(layer.weight_shape, device="meta"))
+            module.bias = nn.Parameter(torch.empty(layer.weight_shape[:1], device="meta"))
         module = module.to_empty(device="cpu")
         for parameter in module.parameters():
             parameter.data.zero_()

@@ -4,7 +4,7 @@ Legend: N samples; D distribution parameters.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 
 from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss
+from learning.networks.blocks import forward
+from shared.policy.blocks import Block
+from shared.policy.spec import PolicySpec
 
 _CHUNK = 512
 """Observations per pass where no gradient is wanted: a whole batch's activations would be large."""
@@ -76,6 +79,26 @@ class AutogradActorCritic(ActorCritic):
         """Return the state values # [N]."""
         parameters = dict(self.named_parameters())
         return _in_chunks(lambda x: self.values_at(parameters, x), observation)
+
+
+class BlocksActorCritic(AutogradActorCritic):
+    """Two networks of any blocks that share nothing."""
+
+    def __init__(self, spec: PolicySpec, value: Sequence[Block]) -> None:
+        """Lay the network out: see `ActorCritic`."""
+        self._value_blocks = tuple(value)
+        super().__init__(spec, value)
+
+    def both_at(
+        self, parameters: Mapping[str, Tensor], observation: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the policy's last layer # [N, H] and the state values # [N]."""
+        raw = forward(self.spec.blocks, self.layers("policy", parameters), observation)
+        return raw, self.values_at(parameters, observation)
+
+    def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
+        """Return the state values that these network parameters give."""
+        return forward(self._value_blocks, self.layers("value", parameters), observation).squeeze(1)
 
 
 def _in_chunks(answer: Callable[[Tensor], Tensor], observation: Tensor) -> Tensor:

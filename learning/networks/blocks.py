@@ -19,6 +19,7 @@ from shared.policy.blocks import (
     Dense,
     Flatten,
 )
+from shared.policy.formulas import FormulaBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,9 @@ def forward(blocks: Iterable[Block], layers: Sequence[Layer], x: Tensor) -> Tens
             x = _dense(block, next(parameters), x)
         elif isinstance(block, Conv):
             x = _convolved(block, next(parameters), x)
+        elif isinstance(block, FormulaBlock):
+            layer = next(parameters)
+            x = block.values(torch, layer.weight, layer.bias, x)
         elif isinstance(block, Flatten):
             x = x.flatten(1)
         else:

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from learning.networks.actor_critic import ActorCritic
+from learning.networks.autograd_network import BlocksActorCritic
 from learning.networks.conv_network import ConvActorCritic
 from learning.networks.mlp_network import MlpActorCritic
 from learning.networks.own_network import build_own_network
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.policy.blocks import Dense, dense_blocks
+from shared.policy.registry import NETWORKS
 from shared.policy.spec import PolicySpec
 
 PolicyPayload = tuple[dict[str, NDArray[Any]], dict[str, str]]
@@ -52,7 +54,7 @@ def build_network(
     Draws from a generator of its own: torch's global random state is left alone.
     """
     network: ActorCritic
-    if hyperparameters.network:
+    if hyperparameters.network and hyperparameters.network not in NETWORKS:
         spec = PolicySpec.of(environment, hyperparameters)
         network = build_own_network(hyperparameters.network, environment, spec, seed=seed)
     else:
@@ -74,15 +76,18 @@ def _initialised(
     for place, layers in parts:
         *hidden, output = (layer.get_parameter("weight") for layer in layers)
         for weight in hidden:
-            initialise(weight, form, "hidden", generator=generator)
+            if weight.ndim > 1:
+                initialise(weight, form, "hidden", generator=generator)
         initialise(output, form, place, generator=generator)
     return network
 
 
 def _zero_network(
     environment: EnvironmentSpec, hyperparameters: CommonHyperparameters
-) -> MlpActorCritic | ConvActorCritic:
+) -> ActorCritic:
     spec = PolicySpec.of(environment, hyperparameters)
+    if spec.network in NETWORKS:
+        return BlocksActorCritic(spec, NETWORKS[spec.network](spec.observation_shape, 1))
     if environment.observation.is_image:
         last = spec.layers[-1]
         assert isinstance(last, Dense), "what gives the outputs"

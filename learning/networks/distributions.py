@@ -8,7 +8,7 @@ are pure. Derivatives by the distribution parameters are closed forms, tested ag
 Legend: N samples; A action dimensions; D distribution parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -21,7 +21,9 @@ from learning.networks.step_terms import (
     StepTerms,
     normal_log_prob,
 )
+from shared.policy.formulas import FormulaHead
 from shared.policy.head import Head
+from shared.policy.registry import HEADS
 
 
 class Distribution(StepTerms[Tensor], Protocol):
@@ -151,8 +153,58 @@ class MultiCategorical:
         return torch.split_with_sizes(outputs, self.num_choices, dim=1)
 
 
+class OwnDistribution:
+    """One with formulas in a file of its own; its derivatives are autograd's."""
+
+    def __init__(self, formulas: FormulaHead) -> None:
+        self._formulas = formulas
+
+    def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """Return log pi(action), shape [N]."""
+        log_prob: Tensor = self._formulas.log_prob(torch, outputs, action)
+        return log_prob
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Return the differential entropy in nats, shape [N]."""
+        entropy: Tensor = self._formulas.entropy(torch, outputs)
+        return entropy
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """Return KL(old || new) in nats, shape [N]."""
+        kl: Tensor = self._formulas.kl(torch, old, new)
+        return kl
+
+    def entropy_gradient(self, outputs: Tensor) -> Tensor:
+        """Return the entropy's derivative, shape [N, D]."""
+        return _slope(self.entropy, outputs)[1]
+
+    def terms(self, old: Tensor, new: Tensor, action: Tensor) -> PolicyTerms[Tensor]:
+        """Return log-probability and KL with their gradients, and the entropy."""
+        with torch.inference_mode(False):  # gradient steps run in it, and autograd saves these
+            old, action = old.clone(), action.clone()
+        log_prob, score = _slope(lambda outputs: self.log_prob(outputs, action), new)
+        return PolicyTerms(
+            log_prob=log_prob,
+            score=score,
+            kl=self.kl(old, new),
+            entropy=self.entropy(new),
+            kl_gradient=lambda: _slope(lambda outputs: self.kl(old, outputs), new)[1],
+        )
+
+
+def _slope(function: Callable[[Tensor], Tensor], outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a function's values # [N] at outputs # [N, D], and their derivatives # [N, D]."""
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf = outputs.detach().clone().requires_grad_()
+        values = function(leaf)
+        (slope,) = torch.autograd.grad(values.sum(), leaf)
+    return values.detach(), slope
+
+
 def distribution_of(head: Head) -> Distribution:
     """Return the distribution that a policy's outputs parametrise, of those with closed forms."""
+    if head.distribution in HEADS:
+        return OwnDistribution(HEADS[head.distribution])
     if head.distribution == "gaussian":
         return Gaussian()
     if head.distribution == "categorical":

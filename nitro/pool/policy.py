@@ -30,7 +30,7 @@ from shared.contracts.environment_spec import (
 from shared.policy.blocks import Graph
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
-from shared.policy.spec import GRAPH, POLICY_FORMAT, graph_metadata
+from shared.policy.spec import GRAPH, POLICY_FORMAT, sized_metadata
 from shared.trajectory import codec
 
 Float32 = NDArray[np.float32]
@@ -167,8 +167,9 @@ class Policy:
     ) -> tuple[dict[str, codec.Array], dict[str, str]]:
         """Return the arrays and metadata of the network alone."""
         if self.graph is not None:
+            block = self.graph.block
             graph: codec.Array = np.frombuffer(self.graph.onnx, np.uint8)
-            return {GRAPH: graph}, graph_metadata(self.graph.block)
+            return {GRAPH: graph}, sized_metadata("onnx", block.observation_shape, block.outputs)
         if environment.observation.is_image:
             raise PolicyNotSupportedError(
                 f"{environment.env_id} gives images {environment.observation.shape}: {SUPPORTED}"

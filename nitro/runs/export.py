@@ -29,7 +29,7 @@ from shared.contracts.job_spec import EnvironmentRef, Which
 from shared.policy.blocks import Conv
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
-from shared.policy.spec import PolicySpec
+from shared.policy.spec import ACTIVATIONS, PolicySpec
 from shared.trajectory import codec
 
 _PORTABLE = Path(__file__).with_name("portable_policy.py")
@@ -85,7 +85,7 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
         missing = f"{error.name} is not installed: pip install onnx onnxruntime"
     arrays = codec.encode_raw(payload.arrays, _portable(metadata, policy.spec))
     contents = {"policy.safetensors": arrays, "policy.json": b""}
-    if policy.spec.layers:  # a network of one's own is the ONNX file alone
+    if policy.spec.network in ACTIVATIONS:  # others are the ONNX file alone
         contents["policy.py"] = _PORTABLE.read_bytes()
     if not missing:
         contents["policy.onnx"] = model

@@ -33,6 +33,7 @@ from shared.policy.blocks import (
     Graph,
     Pixels,
 )
+from shared.policy.formulas import FormulaBlock
 from shared.policy.onnx_network import INPUT as NETWORK_INPUT
 from shared.policy.onnx_network import OUTPUT as NETWORK_OUTPUT
 from shared.policy.spec import GRAPH, PolicySpec
@@ -122,6 +123,8 @@ class _Graph:
                 number += 1
                 if isinstance(block, Conv):
                     values = self._convolution(values, (weight, bias), block)
+                elif isinstance(block, FormulaBlock):
+                    values = block.nodes(self._node, weight, bias, values)
                 else:
                     values = self._dense(values, (weight, bias), block)
         return values

@@ -12,7 +12,7 @@ A model's defaults are the preset `paper`. In each algorithm's file `STANDARD` i
 `standard`, and `STANDARD_IMAGES` what it is where observations are images.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool
 
@@ -52,6 +52,9 @@ class Hyperparameters(Message):
     """Whether each of these layers is normalised before its activation, without gain and bias.
     Paper: not used. Standard: as paper."""
 
+    distribution: ClassVar[str] = "gaussian"
+    """Of continuous actions: a name of `shared.policy.head.KINDS` or `HEADS`."""
+
 
 class CommonHyperparameters(Hyperparameters):
     """What PPO, IMPACT and IMPALA have alike beyond that, with the same defaults and sources."""
@@ -64,8 +67,8 @@ class CommonHyperparameters(Hyperparameters):
     `paper_cnn`: filters 8x8, 4x4 and 11x11. `nature_cnn`: Mnih et al. 2015. Paper: section 8.1.
     Standard: CleanRL."""
     network: Annotated[str, Field(max_length=200)] = ""
-    """Name of a network of one's own, in place of those layers, as `nitro.train` gives it; empty:
-    none. Paper: not used. Standard: as paper."""
+    """Name of a network in place of those layers: of one's own, as `nitro.train` gives it, or a
+    registered one. Empty: none. Paper: not used. Standard: as paper."""
     initialisation: Literal["normc", "orthogonal"] = "normc"
     """First weights. `normc`: rows of length 1, output layers 0.01. `orthogonal`: gain sqrt(2),
     policy output 0.01, value output 1. Biases are 0. Paper: RLlib. Standard: CleanRL."""

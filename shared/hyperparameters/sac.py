@@ -48,6 +48,7 @@ class SacHyperparameters(Hyperparameters):
     """Entropy, in nats for each number of an action in [-1, 1], that the temperature is steered
     towards. Paper: Haarnoja. Standard: Haarnoja."""
 
+    distribution: ClassVar[str] = "squashed_gaussian"
     action_mapping: ClassVar[ActionMapping] = "rescale"
     """Actions are squashed into [-1, 1], which is mapped onto the environment's bounds."""
 

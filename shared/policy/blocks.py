@@ -1,8 +1,9 @@
 """What networks are made of, as data: images, convolutions, dense layers.
 
-Each backend computes a block in some ten lines: `shared.policy.numpy_network` for actors,
-`learning.networks.blocks` in torch, `nitro.runs.onnx_graph`. A block with parameters has a weight
-of `weight_shape`, as torch keeps it, and a bias as long as its first axis.
+Each backend has the blocks of this file in a form of its own: `shared.policy.numpy_network` for
+actors, `learning.networks.blocks` in torch, `nitro.runs.onnx_graph`. A `FormulaBlock` has one
+formula for all of them. A block with parameters has a weight of `weight_shape`, as torch keeps it,
+and a bias as long as its first axis.
 
 `nature_cnn` is Mnih et al., "Human-level control through deep reinforcement learning", Nature 518,
 2015 (Methods, model architecture): the network of CleanRL and Stable-Baselines3. `paper_cnn` is the
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
+
+from shared.policy.formulas import FormulaBlock
 
 ConvNetworkName = Literal["nature_cnn", "paper_cnn"]
 CONV_NETWORKS: tuple[ConvNetworkName, ...] = get_args(ConvNetworkName)
@@ -84,9 +87,9 @@ class Graph:
     """Bytes of the graph, its numbers included; 0 before it is made."""
 
 
-Block = Pixels | Conv | Flatten | Dense | Graph
-Layer = Conv | Dense
+Layer = Conv | Dense | FormulaBlock
 """A block with parameters."""
+Block = Pixels | Flatten | Graph | Layer
 
 
 def layers_of(blocks: Sequence[Block]) -> list[Layer]:

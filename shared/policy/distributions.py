@@ -17,7 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.policy.formulas import FormulaHead
 from shared.policy.head import Head
+from shared.policy.registry import HEADS
 from shared.policy.squashed_gaussian import SquashedGaussian
 
 Float32 = NDArray[np.float32]
@@ -146,12 +148,51 @@ class MultiCategorical(_Choices):
         return log_prob
 
 
-Distribution = Gaussian | SquashedGaussian | Categorical | MultiCategorical
+class OwnDistribution:
+    """A continuous one with formulas in a file of its own."""
+
+    num_choices = None
+
+    def __init__(self, formulas: FormulaHead, action_size: int) -> None:
+        self.num_outputs = 2 * action_size
+        self.action_shape = (action_size,)
+        self._formulas = formulas
+
+    def new_actions(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Return zeros [*shape, A]."""
+        return np.zeros((*shape, *self.action_shape), np.float32)
+
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
+        """Draw noise [*shape, A]."""
+        noise: Float32 = self._formulas.noise(rng, (*shape, *self.action_shape))
+        return noise
+
+    def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
+        """Write one action per row into `out`."""
+        out[...] = self._formulas.sample(np, outputs, noise)
+
+    def mode(self, outputs: Float32) -> NDArray[np.float32]:
+        """Return the means."""
+        return outputs[..., : self.action_shape[0]].copy()
+
+    def log_prob(self, outputs: Float32, action: Action) -> Float32:
+        """Return log-densities."""
+        rows, actions = (
+            outputs.reshape(-1, self.num_outputs),
+            action.reshape(-1, *self.action_shape),
+        )
+        log_prob: Float32 = self._formulas.log_prob(np, rows, actions)
+        return log_prob.reshape(outputs.shape[:-1]).astype(np.float32)
+
+
+Distribution = Gaussian | SquashedGaussian | Categorical | MultiCategorical | OwnDistribution
 """How network outputs become actions."""
 
 
 def distribution_of(head: Head, log_std: Float32 | None) -> Distribution:
     """Return a head's distribution; `log_std` [A] where the deviations are free."""
+    if head.distribution in HEADS:
+        return OwnDistribution(HEADS[head.distribution], head.size)
     if head.distribution == "gaussian":
         return Gaussian(head.size, log_std=log_std)
     if head.distribution == "squashed_gaussian":

@@ -11,20 +11,21 @@ from shared.contracts.environment_spec import (
     DiscreteActionSpec,
 )
 from shared.hyperparameters.common import CommonHyperparameters, Hyperparameters
+from shared.policy.registry import HEADS
 
 MAX_CHOICES = 256
 """Most choices that an action may consist of."""
 
-DistributionName = Literal["gaussian", "squashed_gaussian", "categorical", "multi_categorical"]
 Sampling = Literal["policy", "uniform"]
 LogStd = Literal["state_dependent", "free", "none"]
-KINDS: dict[str, tuple[DistributionName, LogStd]] = {
+KINDS: dict[str, tuple[str, LogStd]] = {
     "gaussian/state_dependent": ("gaussian", "state_dependent"),
     "gaussian/free": ("gaussian", "free"),
     "squashed_gaussian/state_dependent": ("squashed_gaussian", "state_dependent"),
     "categorical/none": ("categorical", "none"),
     "multi_categorical/none": ("multi_categorical", "none"),
 }
+"""Each distribution with each way that it has deviations, as policies say it."""
 _CHOICES = re.compile(rf"[1-9][0-9]{{0,5}}(,[1-9][0-9]{{0,5}}){{0,{MAX_CHOICES - 1}}}")
 
 T = TypeVar("T", bound=str)
@@ -44,7 +45,8 @@ class Head:
     `multi_categorical`: those of several, side by side.
     """
 
-    distribution: DistributionName
+    distribution: str
+    """One that `KINDS` has, or `HEADS`."""
     log_std: LogStd = "none"
     size: int = 0
     """Numbers of a continuous action, A."""
@@ -60,9 +62,10 @@ class Head:
         """Return the head for an environment's actions."""
         if isinstance(action, ContinuousActionSpec):
             size = len(action.low)
-            if isinstance(rule, CommonHyperparameters):
-                return cls(distribution="gaussian", log_std=rule.log_std, size=size)
-            return cls(distribution="squashed_gaussian", log_std="state_dependent", size=size)
+            log_std: LogStd = "state_dependent"
+            if isinstance(rule, CommonHyperparameters) and rule.distribution == "gaussian":
+                log_std = rule.log_std
+            return cls(distribution=rule.distribution, log_std=log_std, size=size)
         if isinstance(action, DiscreteActionSpec):
             return cls(distribution="categorical", num_choices=(action.n,))
         return cls(distribution="multi_categorical", num_choices=action.num_choices)
@@ -75,9 +78,13 @@ class Head:
             PolicyError: The metadata says none that fits so many outputs.
         """
         kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
-        if kind not in KINDS:
-            raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {[*KINDS]}")
-        distribution, log_std = KINDS[kind]
+        own: dict[str, tuple[str, LogStd]] = {
+            f"{name}/state_dependent": (name, "state_dependent") for name in HEADS
+        }
+        kinds = KINDS | own
+        if kind not in kinds:
+            raise PolicyError(f"distribution/log_std is {kind!r:.80}, expected one of {[*kinds]}")
+        distribution, log_std = kinds[kind]
         if log_std != "none":
             if log_std == "state_dependent" and num_outputs % 2:
                 raise PolicyError(f"{num_outputs} outputs cannot be split into mean and log_std")

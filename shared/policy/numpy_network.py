@@ -6,7 +6,8 @@ numbers: every convolution is one copy of patches and one matrix product.
 Legend: `B` rows; `F` inputs, or `C`, `H`, `W` an image's channels, height and width; `D` outputs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ Float32 = NDArray[np.float32]
 Forward = Callable[[NDArray[Any], Float32], Float32]
 """Computes a network's outputs for inputs, into an array that it returns."""
 _Parameters = tuple[Float32, Float32]
+_Values = Callable[[Float32], Float32]
 
 
 class NumpyNetwork:
@@ -29,7 +31,8 @@ class NumpyNetwork:
         self.input_shape = spec.observation_shape
         self.output_size = spec.head.num_outputs
         self._convolutions: list[tuple[Conv, _Parameters]] = []
-        self._dense: list[tuple[Dense, _Parameters]] = []
+        self._dense: list[tuple[Dense, _Parameters, list[_Values]]] = []
+        """Dense layers, each with what the blocks behind it make of its values."""
         before: Layer | None = None
         for i, layer in enumerate(spec.layers):
             # Biases as rows: one row of values plus one of biases needs no broadcasting, which
@@ -38,8 +41,12 @@ class NumpyNetwork:
             parameters = _laid_out(arrays[f"policy.{i}.weight"], before), bias
             if isinstance(layer, Conv):
                 self._convolutions.append((layer, parameters))
+            elif isinstance(layer, Dense):
+                self._dense.append((layer, parameters, []))
             else:
-                self._dense.append((layer, parameters))
+                weight, bias = (arrays[f"policy.{i}.{part}"].copy() for part in ("weight", "bias"))
+                self._dense[-1][2].append(partial(layer.values, np, weight, bias))
+                continue
             before = layer
 
     def forward_pass(self, num_rows: int) -> Forward:
@@ -50,10 +57,10 @@ class NumpyNetwork:
         that. Tanh and ReLU allocate nothing.
         """
         convolved = self._convolved(num_rows) if self._convolutions else None
-        *hidden, (_, (last_weight, last_bias)) = self._dense
+        *hidden, (_, (last_weight, last_bias), _) = self._dense
         steps = [
-            (weight, bias, np.empty((num_rows, bias.size), np.float32), *_after(block))
-            for block, (weight, bias) in hidden
+            (weight, bias, np.empty((num_rows, bias.size), np.float32), *_after(block, behind))
+            for block, (weight, bias), behind in hidden
         ]
 
         def forward(inputs: NDArray[Any], out: Float32) -> Float32:
@@ -106,10 +113,22 @@ def _laid_out(weight: Float32, before: Layer | None) -> Float32:
     return np.ascontiguousarray(weight.T)
 
 
-def _after(block: Dense) -> tuple[bool, Callable[[Float32, Float32], Float32]]:
-    """Return whether a layer norm follows a product, and the activation."""
+def _after(
+    block: Dense, behind: Sequence[_Values]
+) -> tuple[bool, Callable[[Float32, Float32], Float32]]:
+    """Return whether a layer norm follows a product, and the activation with what is behind it."""
     assert block.activation is not None, "of a hidden layer"
-    return block.layer_norm, _ACTIVATE[block.activation]
+    activate = _ACTIVATE[block.activation]
+    if not behind:
+        return block.layer_norm, activate
+
+    def activated(values: Float32, out: Float32) -> Float32:
+        values = activate(values, out)
+        for each in behind:
+            values = each(values)
+        return values
+
+    return block.layer_norm, activated
 
 
 def _normalise(values: Float32) -> None:

@@ -34,6 +34,7 @@ from shared.policy.blocks import (
     layers_of,
 )
 from shared.policy.head import Head, PolicyError, expect
+from shared.policy.registry import NETWORKS
 
 POLICY_FORMAT = "nitro-policy/1"
 
@@ -41,13 +42,11 @@ GRAPH = "policy.graph"
 """Array of a network that is none of ours."""
 
 LayersName = ConvNetworkName | Literal["mlp"]
-NetworkName = LayersName | Literal["onnx"]
 ACTION_MAPPINGS: tuple[ActionMapping, ...] = get_args(ActionMapping)
 ACTIVATIONS: dict[LayersName, tuple[Activation, ...]] = {
     "mlp": get_args(Activation),
     **dict.fromkeys(CONV_NETWORKS, ("relu",)),
 }
-NETWORKS: tuple[NetworkName, ...] = (*ACTIVATIONS, "onnx")
 _SIZE = "[1-9][0-9]{0,6}"
 _IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
 _SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{0,2}}")
@@ -61,7 +60,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 class PolicySpec:
     """A policy, but for its numbers."""
 
-    network: NetworkName
+    network: str
+    """A name of `ACTIVATIONS` or `NETWORKS`, or `onnx`."""
     blocks: tuple[Block, ...]
     head: Head
     observation_clip: float | None = None
@@ -78,13 +78,15 @@ class PolicySpec:
         """
         observation = environment.observation
         head = replace(Head.of(environment.action, rule), masked=environment.mask_size > 0)
-        network: NetworkName = "mlp"
+        network = "mlp"
         blocks: tuple[Block, ...]
         clip = None
         if isinstance(rule, CommonHyperparameters) and rule.network:
             shape = observation.shape if observation.is_image else (math.prod(observation.shape),)
-            network = "onnx"
+            network = rule.network if rule.network in NETWORKS else "onnx"
             blocks = (Graph(observation_shape=shape, outputs=head.num_outputs, size=0),)
+            if network in NETWORKS:
+                blocks = NETWORKS[network](shape, head.num_outputs)
         elif observation.is_image and isinstance(rule, CommonHyperparameters):
             network = rule.image_network
             blocks = image_blocks(rule.image_network, observation.shape, outputs=head.num_outputs)
@@ -112,11 +114,13 @@ class PolicySpec:
                 of another shape.
         """
         expect(metadata, "format", (POLICY_FORMAT,))
-        network = expect(metadata, "network", NETWORKS)
+        network = expect(metadata, "network", (*ACTIVATIONS, "onnx", *NETWORKS))
         blocks: tuple[Block, ...]
-        if network == "onnx":
+        if network not in ACTIVATIONS:
             graph = _graph(metadata, shapes)
             blocks, num_outputs = (graph,), graph.outputs
+            if network in NETWORKS:
+                blocks = NETWORKS[network](graph.observation_shape, num_outputs)
         else:
             weights = [shapes[f"policy.{i}.weight"] for i in range(_num_layers(shapes))]
             if not weights or not all(all(shape) and shape for shape in weights):
@@ -200,8 +204,9 @@ class PolicySpec:
         last = self.layers[-2] if len(self.layers) > 1 else None
         first = self.blocks[0]
         said = {"format": POLICY_FORMAT, "network": self.network, "activation": "relu"}
-        if isinstance(first, Graph):
-            return {"format": POLICY_FORMAT, **graph_metadata(first), **self.head.metadata()}
+        if self.network not in ACTIVATIONS:
+            its = sized_metadata(self.network, self.observation_shape, self.head.num_outputs)
+            return {"format": POLICY_FORMAT, **its, **self.head.metadata()}
         if isinstance(first, Pixels):
             said["image_shape"] = ",".join(map(str, self.observation_shape))
         elif isinstance(last, Dense):
@@ -210,10 +215,10 @@ class PolicySpec:
         return said | self.head.metadata()
 
 
-def graph_metadata(graph: Graph) -> dict[str, str]:
-    """Return what a published policy says of a network that is none of ours."""
-    shape = ",".join(map(str, graph.observation_shape))
-    return {"network": "onnx", "observation_shape": shape, "num_outputs": str(graph.outputs)}
+def sized_metadata(network: str, shape: tuple[int, ...], outputs: int) -> dict[str, str]:
+    """Return what a published policy says of a network that its sizes make, or its graph is."""
+    text = ",".join(map(str, shape))
+    return {"network": network, "observation_shape": text, "num_outputs": str(outputs)}
 
 
 def _graph(metadata: Mapping[str, str], shapes: Shapes) -> Graph:

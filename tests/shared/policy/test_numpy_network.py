@@ -11,7 +11,7 @@ from torch import nn
 from shared.policy.blocks import CONV_NETWORKS, ConvNetworkName, dense_blocks, image_blocks
 from shared.policy.head import Head
 from shared.policy.numpy_network import NumpyNetwork
-from shared.policy.spec import NetworkName, PolicySpec
+from shared.policy.spec import LayersName, PolicySpec
 from tests.shared.policy.torch_blocks import arrays_of, torch_network
 
 IMAGES = [(4, 84, 84), (3, 84, 84), (1, 50, 41), (3, 96, 80)]
@@ -35,7 +35,7 @@ def assert_equal_to_torch(spec: PolicySpec, inputs: NDArray[Any], tolerance: flo
             np.testing.assert_allclose(out, exact, rtol=0, atol=tolerance)
 
 
-def spec_of(name: NetworkName, blocks: Any, outputs: int) -> PolicySpec:
+def spec_of(name: LayersName, blocks: Any, outputs: int) -> PolicySpec:
     head = Head(distribution="categorical", num_choices=(outputs,))
     return PolicySpec(network=name, blocks=blocks, head=head)
 
