@@ -9,7 +9,8 @@ StateArrays = dict[str, NDArray[np.generic]]
 """Weights, optimiser moments, random states by name: what a checkpoint stores as arrays."""
 StateScalars = dict[str, bool | int | float | str]
 """The rest of the state by name: what a checkpoint stores as JSON."""
-_LARGEST = "policy_lag_max"
+_LARGEST = "_max"
+"""What names of stats end in whose largest value counts."""
 _FRESH = "fresh"
 
 
@@ -35,15 +36,15 @@ class UpdateTally:
         """Return what the updates since the last take come to.
 
         Returns:
-            `updates`, `replays` (updates with a batch that was used before), `policy_lag_max` (the
-            largest), and the mean of everything else an update tells; only the counts when there
-            was no update.
+            `updates`, `replays` (updates with a batch that was used before), the largest of what
+            ends in `_max`, such as `policy_lag_max`, and the mean of everything else an update
+            tells; only the counts when there was no update.
         """
         updates, self._updates = self._updates, []
         stats: dict[str, float] = {}
         for name in dict.fromkeys(name for update in updates for name in update):
             values = [update[name] for update in updates if name in update]
-            stats[name] = max(values) if name == _LARGEST else sum(values) / len(values)
+            stats[name] = max(values) if name.endswith(_LARGEST) else sum(values) / len(values)
         replays = sum(update.get(_FRESH, 1.0) == 0.0 for update in updates)
         stats.pop(_FRESH, None)
         return stats | {"updates": float(len(updates)), "replays": float(replays)}

@@ -3,6 +3,7 @@
 A new detector is a file with a class of this form, and a line in `registry.py`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,8 +14,9 @@ from learning.networks.actor_critic import ActorCritic
 from shared.contracts.rounds import Curvature
 from shared.trajectory.columns import Columns
 
-Measurement = Curvature
-"""What the scaler is told; its policies read the quotient of the two ends, and the noise."""
+Measurement = Curvature | Mapping[str, float]
+"""A curvature, which scaling policies go by, or other numbers by name, which each round's record
+has among its stats as `measured_{name}`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

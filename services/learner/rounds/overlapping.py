@@ -124,14 +124,14 @@ class OverlappingRounds(RoundSession):
     def _close_oldest(self) -> None:
         closed = self._window.close_oldest()
         self.clock.lap("collect_s")
-        curvature = self.measurement(closed.plan)
+        curvature, measured = self.measurement(closed.plan)
         evaluation = closed.evaluation()
         result = self.rounds.result(
             closed,
             closed.collector.close(),
             policy_version=self._version,
             evaluation=evaluation,
-            stats=self._tally.take(),
+            stats=self._tally.take() | measured,
             timing=self.clock.take(),
             gradients=self.close_gradients(),
         )

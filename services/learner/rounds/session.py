@@ -109,19 +109,25 @@ class RoundSession(ABC):
         """Return what became of the gradients of functions; None where there were none."""
         return None if self.desk is None else self.desk.close_round()
 
-    def measurement(self, plan: RoundPlan) -> Measurement | None:
-        """Return what the detector says of the policy after a round; None in rounds between."""
+    def measurement(self, plan: RoundPlan) -> tuple[Curvature | None, dict[str, float]]:
+        """Return the curvature of the policy after a round, and what else the detector measured.
+
+        Neither in rounds that it leaves out.
+        """
         # Asked for in every round, so that no round's samples are kept for the next.
         samples = self.algorithm.samples()
         if samples is not None and samples.start is not None and not plan.fragment_noise:
             # It costs as much as the rest, and no policy in force looks at it.
             samples = replace(samples, start=None)
-        measured, network = None, self.algorithm.network
+        measured: Measurement | None = None
+        network = self.algorithm.network
         measures = plan.round % self.job.measures_every_rounds == 0
         if network is not None and samples is not None and measures:
             measured = self.detector.measure(network, samples)
         self.clock.lap("curvature_s")
-        return measured
+        if measured is None or isinstance(measured, Curvature):
+            return measured, {}
+        return None, {f"measured_{name}": value for name, value in measured.items()}
 
     def save(
         self,

@@ -54,7 +54,7 @@ class SynchronousRounds(RoundSession):
         update = learn_round(self.algorithm, trajectories)
         gradients = self.close_gradients()
         self.clock.lap("update_s")
-        curvature = self.measurement(plan)
+        curvature, measured = self.measurement(plan)
         evaluation = rounds.evaluated(opened)
         counts = opened.collector.close()
         self.clock.lap("evaluate_s")
@@ -63,7 +63,7 @@ class SynchronousRounds(RoundSession):
             counts,
             policy_version=plan.policy_version + 1,
             evaluation=evaluation,
-            stats=update.stats,
+            stats=update.stats | measured,
             timing=self.clock.take(),
             gradients=gradients,
         )

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from learning.algorithms.registry import build_algorithm
-from learning.detectors.registry import build_detector
+from learning.detectors.detector import Measurement, PolicySamples
+from learning.detectors.registry import DETECTORS, build_detector
+from learning.networks.actor_critic import ActorCritic
 from services.learner.record.checkpoint import RunState
 from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.lost_round import RoundLostError
@@ -112,6 +114,28 @@ def test_it_trains_until_the_scaler_says_stop(rig: Rig) -> None:
         assert line.result.policy_version == line.plan.policy_version + 1
         assert line.evaluation is not None
         assert line.evaluation.policy_version == line.plan.policy_version
+
+
+class _Countdown:
+    """A detector of a number of its own, which scaling policies know nothing of."""
+
+    def __init__(self, rule: DetectorRule) -> None:
+        self._left = 3
+
+    def measure(self, policy: ActorCritic, samples: PolicySamples) -> Measurement | None:
+        self._left -= 1
+        return {"left": float(self._left)} if self._left else None
+
+
+def test_what_a_detector_measures_by_name_is_in_the_rounds_record(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DETECTORS, DetectorRule().name, _Countdown)
+    rig.run()
+    done = [line for line in rig.lines() if line.result is not None]
+    stats = [line.result.stats for line in done if line.result is not None]
+    assert [each.get("measured_left") for each in stats] == [2.0, 1.0, None]
+    assert [line.curvature for line in done] == [None] * 3
 
 
 def test_at_the_target_it_ends_with_the_policy_that_reached_it(rig: Rig) -> None:
