@@ -21,9 +21,6 @@ from shared.hyperparameters.ppo import PpoHyperparameters
 _Place = tuple[Count, tuple[PositiveInt, ...]]
 _Places = Annotated[tuple[_Place, ...], Field(min_length=2, max_length=64)]
 
-RULES = frozenset({"ppo", "impact"})
-"""Algorithms whose losses functions compute."""
-
 
 class _Half(Message):
     """Where one of two networks lies in the flat parameters."""

@@ -10,17 +10,17 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from learning.arrays import Array, Floats
+from learning.arrays import Floats
 from learning.networks.blocks import Layer, forward
 from learning.networks.distributions import Distribution, distribution_of
 from learning.networks.numpy_mlp import NetworkHalf
-from learning.networks.step_terms import StepTerms
+from learning.networks.step_terms import SplitLoss, StepTerms
 from shared.policy.action_mask import with_mask
 from shared.policy.blocks import Block, Conv, Dense, layers_of
 from shared.policy.blocks import Layer as BlockLayer
@@ -35,18 +35,6 @@ class FlatGradient:
     """A gradient over all parameters."""
 
     flat: Tensor  # [P]
-
-
-class SplitLoss(Protocol[Array]):
-    """A minibatch's loss that is a sum of a term of the policy and a term of the values."""
-
-    def policy_gradient(self, outputs: Array) -> Array:
-        """Return the derivative of the mean loss by the outputs # [N, D], at these."""
-        ...
-
-    def value_gradient(self, value: Array) -> Array:
-        """Return the derivative of the mean loss by the values # [N], at these."""
-        ...
 
 
 class ActorCritic(nn.Module):

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss
+from learning.networks.actor_critic import ActorCritic, FlatGradient
 from learning.networks.blocks import forward
+from learning.networks.step_terms import SplitLoss
 from shared.policy.blocks import Block
 from shared.policy.spec import PolicySpec
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from learning.arrays import Floats
 from learning.networks import mlp
-from learning.networks.actor_critic import ActorCritic, FlatGradient, SplitLoss
+from learning.networks.actor_critic import ActorCritic, FlatGradient
 from learning.networks.blocks import Layer, forward
 from learning.networks.distributions import Gaussian
 from learning.networks.numpy_mlp import (
@@ -27,7 +27,7 @@ from learning.networks.numpy_mlp import (
     Parts,
     differentiate,
 )
-from learning.networks.step_terms import StepTerms
+from learning.networks.step_terms import SplitLoss, StepTerms
 from shared.policy.action_mask import with_mask
 from shared.policy.blocks import Dense
 from shared.policy.spec import PolicySpec

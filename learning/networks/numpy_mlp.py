@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from learning.arrays import Floats
+from learning.networks.step_terms import SplitLoss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,19 +120,7 @@ Halves = tuple[NetworkHalf, NetworkHalf]
 Parts = tuple[HalfParts, HalfParts]
 
 
-class SplitLoss(Protocol):
-    """A loss with a term of the policy and one of the values, as `ActorCritic` takes it."""
-
-    def policy_gradient(self, outputs: Floats) -> Floats:
-        """Return the derivative by the outputs # [N, D], at these."""
-        ...
-
-    def value_gradient(self, value: Floats) -> Floats:
-        """Return the derivative by the values # [N], at these."""
-        ...
-
-
-def differentiate(observation: Floats, loss: SplitLoss, at: Parts, *, into: Parts) -> None:
+def differentiate(observation: Floats, loss: SplitLoss[Floats], at: Parts, *, into: Parts) -> None:
     """Write the gradient of a loss by both networks' parameters, the policy's first."""
     (policy, value), (policy_into, value_into) = at, into
     inputs, raw = policy.mlp.forward(observation)

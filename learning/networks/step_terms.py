@@ -38,6 +38,18 @@ class StepTerms(Protocol[Array]):
         ...
 
 
+class SplitLoss(Protocol[Array]):
+    """A minibatch's loss that is a sum of a term of the policy and a term of the values."""
+
+    def policy_gradient(self, outputs: Array) -> Array:
+        """Return the derivative of the mean loss by the outputs # [N, D], at these."""
+        ...
+
+    def value_gradient(self, value: Array) -> Array:
+        """Return the derivative of the mean loss by the values # [N], at these."""
+        ...
+
+
 class GaussianTerms:
     """Of independent normal dimensions; `outputs` are means, then log-standard deviations."""
 

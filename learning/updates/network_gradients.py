@@ -7,8 +7,8 @@ from typing import Generic, Protocol
 
 from learning.arrays import Array
 from learning.losses.loss_terms import LossRule, MinibatchLoss
-from learning.networks.actor_critic import FlatGradient, SplitLoss
-from learning.networks.step_terms import StepTerms
+from learning.networks.actor_critic import FlatGradient
+from learning.networks.step_terms import SplitLoss, StepTerms
 from learning.updates.gradient import Gradient
 from shared.trajectory.columns import Columns
 
