@@ -176,10 +176,10 @@ class Components:
         )
 
     def _wire_jobs(self, settings: Settings) -> None:
-        self._catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
+        catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
         self.files = open_artifacts(settings.artifact_location, region=settings.lambda_region)
         admission = Admission(
-            self._catalogue,
+            catalogue,
             self._quota,
             partial(self.book.with_status, LIVE),
             self.file_threads,

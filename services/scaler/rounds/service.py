@@ -132,15 +132,10 @@ class RoundService:
         await self.launches.flights.catch_up(job_id)
         record = found(await self.book.find(job_id), "job", job_id)
         record.held_by(request.lease_id)
-        check_external(record, request)
-        before = await self.book.look(RoundsBefore.read, self.book, record.job, round_index)
-        where = place(before, request, max_attempts=self.max_attempts)
-        if isinstance(where, PlannedAttempt):
-            return where.plan
-        if where == "rewind":
+        decided = await self._decided(record, round_index, request, None)
+        if isinstance(decided, range):
             raise invalid(FieldError(field="round", message=f"{round_index} is over"))
-        before = replace(before, reopened=where == "reopen")
-        return (await self._planned(record, request, before))[1].plan
+        return decided[0].plan
 
     async def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
         """Book a launch of which every invocation has ended; without effect when it is booked."""
@@ -182,6 +177,8 @@ class RoundService:
             record.held_by(request.lease_id)
             decided = await self._decided(record, round_index, request, forgotten)
             if isinstance(decided, range):
+                lease_id = request.lease_id
+                self.launches.supersede(job_id, from_round=round_index, lease_id=lease_id)
                 return decided
             planned, change = decided
             if change is not None:
@@ -202,8 +199,6 @@ class RoundService:
         if isinstance(where, PlannedAttempt):
             return where, None
         if where == "rewind":
-            job_id, lease_id = record.job.job_id, request.lease_id
-            self.launches.supersede(job_id, from_round=round_index, lease_id=lease_id)
             newest = before.round_index if before.last is None else before.last.round
             if (again := range(round_index, newest + 1)) != forgotten:
                 return again
