@@ -177,7 +177,7 @@ function Chosen({ ids, runs }) {
   const add = (id) => id && (location.hash = link("compare", ...ids, id));
   const tags = html`<div class="bar">${ids.map((id) => html`<a class="tag" href=${link("compare", ...ids.filter((one) => one !== id))} title=${id} aria-label=${`Leave out ${named(id)}`}>${named(id)} ×</a>`)}</div>`;
   return html`<div>${ids.length > MOST_LISTED ? html`<details><summary>${ids.length} runs</summary>${tags}</details>` : tags}
-    ${others.length > 0 && html`<${Choice} label="Add a run" value="" options=${[["", "choose …"], ...others.map((job) => [job.job_id, `${job.name || job.job_id} (${job.env_id}, seed ${job.seed})`])]} onChange=${add} />`}</div>`;
+    ${others.length > 0 && html`<div class="bar"><${Choice} label="Add a run" value="" options=${[["", "choose …"], ...others.map((job) => [job.job_id, `${job.name || job.job_id} (${job.env_id}, seed ${job.seed})`])]} onChange=${add} /></div>`}</div>`;
 }
 
 /** Return the columns of a table of settings: what each came to, and the fields that set it apart. */
@@ -188,7 +188,11 @@ function settingColumns(settings, bill) {
   const spent = ({ members }) => members.reduce((sum, { job }) => sum + job.spent_usd, 0);
   const column = (name, make) => ({ name, number: true, of: (s) => number(make(s)), sort: make });
   return [
-    { name: "Setting", of: ({ label }) => label, sort: ({ label }) => label },
+    {
+      name: "Setting",
+      of: ({ label }) => html`<div class="setting">${label}</div>`,
+      sort: ({ label }) => label,
+    },
     { name: "Runs", number: true, of: ({ members }) => members.length },
     column("Mean last return", of(mean)),
     column(
