@@ -1,5 +1,6 @@
 """The actor against a real cache: what it stores, what it keeps warm, when it refuses."""
 
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from torch import nn
 
 from functions.actor import actor as actor_module
 from functions.actor import warm, watchdog
 from functions.actor.actor import Actor, PolicyUnavailableError
 from functions.actor.errors import RolloutError
 from functions.actor.watchdog import CONSTRUCTION, STEP, Watchdog
+from nitro.pool.policy_maps import policy_of
 from shared.cache.arrivals import Arrival
 from shared.cache.client import TrajectoryCache
 from shared.contracts.job_spec import EnvironmentRef
@@ -363,6 +366,41 @@ def test_a_policy_that_unpacks_to_too_much_is_refused(
     cache.publish_policy(job, 2, codec.encode({"policy.0.bias": zeros}, {}))
     with pytest.raises(PolicyUnavailableError, match=f"at most {MAX_POLICY_BYTES} allowed"):
         actor.run(make_task(job_id=job), cold_start=False)
+
+
+@pytest.fixture
+def graph_job(cache: TrajectoryCache, job: str) -> str:
+    """The same job with a network that NumPy does not run, as an ONNX graph."""
+    module = nn.Sequential(nn.Linear(2, 4), nn.GELU(), nn.Linear(4, 2))
+    environment = describe(EnvironmentRef(env_id="Scripted-v0"))
+    policy = policy_of(module, environment=environment)
+    cache.publish_policy(job, 2, policy.encoded(environment))
+    return job
+
+
+def test_a_network_of_ones_own_is_rolled_out_again_to_the_same_bytes(
+    cache: TrajectoryCache, graph_job: str, make_task: MakeTask
+) -> None:
+    payloads = []
+    for index in range(2):
+        actor = Actor(cache)
+        task = make_task(job_id=graph_job, steps=6, num_envs=3, round=3 + index, seed=7)
+        actor.run(task, cold_start=False)
+        actor.close()
+        (payload,) = cache.load_results(graph_job, task.round, mode="sample", actor_indices=[5])
+        assert payload is not None
+        payloads.append(decode_trajectory(payload, environment=describe(task.env)))
+    for name in ("observation", "action", "log_prob"):
+        first, again = (each.arrays[name] for each in payloads)
+        np.testing.assert_array_equal(first, again)
+
+
+def test_an_actor_without_onnxruntime_says_what_to_install(
+    actor: Actor, graph_job: str, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(PolicyUnavailableError, match=r"onnxruntime is not installed.*pip install"):
+        actor.run(make_task(job_id=graph_job), cold_start=False)
 
 
 class _Stubborn(ScriptedEnv):
