@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, FiniteFloat
 
 from benchmarks.environment import describe_environment
+from experiments.frameworks.telling import Framework, FrameworkTask
 from experiments.grid import Cell
 from experiments.outcome import Outcome
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.local.system import LocalSystem
-from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveInt
+from shared.contracts.message import Count, Message, NonNegativeFloat
 
 _ROOT = Path(__file__).resolve().parents[2]
-Framework = Literal["stable_baselines3", "rllib", "msrl"]
-Sampler = Literal["own", "nitro"]
 _ENVIRONMENTS: Mapping[Framework, str] = {
     "stable_baselines3": ".venv-sb3",
     "rllib": ".venv-rllib",
@@ -37,25 +36,6 @@ _PATIENT = {
     "emulator": {"NITRO_EMULATOR_INIT_TIMEOUT_S": "900"},
 }
 """Runs of hours go on behind other work, which may leave them no processor time for minutes."""
-
-
-class FrameworkTask(Message):
-    """One run; `experiments.frameworks.telling.Task` is what its script is told of it."""
-
-    framework: Framework
-    env_id: str
-    seed: Count
-    sampler: Sampler
-    steps: PositiveInt
-    num_actors: PositiveInt
-    """Actors, or environments of the framework's own sampler."""
-    fragment: PositiveInt
-    """Steps of each between two updates."""
-    evaluate_every_steps: PositiveInt
-    episodes: PositiveInt
-    """Of an evaluation."""
-    minibatch: PositiveInt
-    epochs: PositiveInt
 
 
 class FrameworkEvaluation(Message):
@@ -120,7 +100,7 @@ def make(cell: Cell) -> FrameworkOutcome:
     if not isinstance(task, FrameworkTask):
         raise TypeError(f"{cell.id} is no task of a framework")
     machine = describe_environment()
-    told = task.model_dump(exclude={"framework"})
+    told = task.model_dump()
     with _actors(task) as access:
         lines = _run(interpreter(task.framework), task.framework, told | access)
     evaluations = tuple(FrameworkEvaluation.model_validate_json(line) for line in lines)

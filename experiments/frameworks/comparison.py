@@ -6,14 +6,9 @@ from functools import partial
 import numpy as np
 
 from experiments.experiment import Done, Experiment
-from experiments.frameworks.cells import (
-    Framework,
-    FrameworkOutcome,
-    FrameworkTask,
-    Sampler,
-    make,
-)
+from experiments.frameworks.cells import FrameworkOutcome, make
 from experiments.frameworks.pricing import Price, prices
+from experiments.frameworks.telling import Framework, FrameworkTask, Sampler
 from experiments.grid import Grid, Scale
 from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.reporting.statistics import FEWEST_RUNS, Interval, interval

@@ -5,7 +5,6 @@ python -m experiments.frameworks.msrl_run < TASK
 Both learn without the tanh on means, which Nitro's actors do not have.
 """
 
-import json
 import sys
 from contextlib import ExitStack
 from typing import Any
@@ -108,7 +107,7 @@ def own_algorithm(task: Task) -> dict[str, Any]:
 def main() -> None:
     """Train as standard input says."""
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    task = Task(**json.load(sys.stdin))
+    task = Task.read(sys.stdin.buffer.read())
     mindspore.set_seed(task.seed)
     with ExitStack() as leaving:
         pool = None

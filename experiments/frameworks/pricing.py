@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from experiments.durations import Durations
-from experiments.frameworks.cells import FrameworkEvaluation, Sampler
+from experiments.frameworks.cells import FrameworkEvaluation
+from experiments.frameworks.telling import Sampler
 from experiments.repricing import round_usd
 from experiments.studies.money.calibration import STANDARD, durations
 from nitro.errors import CommandError

@@ -3,7 +3,6 @@
 python -m experiments.frameworks.rllib_run < TASK
 """
 
-import json
 import sys
 from typing import Any
 
@@ -95,7 +94,7 @@ def main() -> None:
     """Train as standard input says."""
     torch.set_num_threads(1)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    task = Task(**json.load(sys.stdin))
+    task = Task.read(sys.stdin.buffer.read())
     tell(task, Agent(task))
 
 

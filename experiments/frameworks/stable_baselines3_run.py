@@ -3,7 +3,6 @@
 python -m experiments.frameworks.stable_baselines3_run < TASK
 """
 
-import json
 import sys
 from contextlib import ExitStack
 from typing import Any
@@ -56,7 +55,7 @@ def model(task: Task, pool: ActorPool | None) -> Any:
 def main() -> None:
     """Train as standard input says."""
     torch.set_num_threads(1)
-    task = Task(**json.load(sys.stdin))
+    task = Task.read(sys.stdin.buffer.read())
     with ExitStack() as leaving:
         pool = None
         if task.sampler == "nitro":

@@ -10,31 +10,43 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import gymnasium
 import numpy as np
+
+from shared.contracts.message import Count, Message, PositiveInt
 
 _NO_LIMIT_USD = 1e6
 """A budget that never cuts in."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
+Framework = Literal["stable_baselines3", "rllib", "msrl"]
+Sampler = Literal["own", "nitro"]
+
+
+class FrameworkTask(Message):
+    """One run."""
+
+    framework: Framework
+    env_id: str
+    seed: Count
+    sampler: Sampler
+    steps: PositiveInt
+    num_actors: PositiveInt
+    """Actors, or environments of the framework's own sampler."""
+    fragment: PositiveInt
+    """Steps of each between two updates."""
+    evaluate_every_steps: PositiveInt
+    episodes: PositiveInt
+    """Of an evaluation."""
+    minibatch: PositiveInt
+    epochs: PositiveInt
+
+
+class Task(FrameworkTask):
     """What one script is told, as JSON on standard input."""
 
-    env_id: str
-    seed: int
-    sampler: str
-    """`own`, or `nitro`."""
-    steps: int
-    num_actors: int
-    fragment: int
-    evaluate_every_steps: int
-    episodes: int
-    minibatch: int
-    epochs: int
     api_url: str | None = None
     token: str | None = None
 

@@ -7,13 +7,10 @@ import pytest
 from benchmarks.environment import Environment
 from experiments.catalogue import load
 from experiments.experiment import Done
-from experiments.frameworks.cells import (
-    FrameworkEvaluation,
-    FrameworkOutcome,
-    FrameworkTask,
-)
+from experiments.frameworks.cells import FrameworkEvaluation, FrameworkOutcome
 from experiments.frameworks.comparison import CONDITIONS, alike, findings
 from experiments.frameworks.pricing import prices
+from experiments.frameworks.telling import FrameworkTask
 from experiments.grid import CellId, Scale
 from experiments.reporting.statistics import Interval
 from tests.experiments.made_up import MACHINE

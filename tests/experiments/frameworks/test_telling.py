@@ -24,8 +24,9 @@ class Still:
     def cost_usd(self):
         return self.done / 1000
 
-tell(Task(env_id="CartPole-v1", seed=3, sampler="own", steps=250, num_actors=2, fragment=8,
-          evaluate_every_steps=100, episodes=2, minibatch=8, epochs=1), Still())
+tell(Task(framework="rllib", env_id="CartPole-v1", seed=3, sampler="own", steps=250,
+          num_actors=2, fragment=8, evaluate_every_steps=100, episodes=2, minibatch=8, epochs=1),
+     Still())
 """
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.frameworks.cells import Framework, interpreter
+from experiments.frameworks.cells import interpreter
+from experiments.frameworks.telling import Framework
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from shared.contracts.jobs import StopReason
