@@ -15,7 +15,7 @@ from torch import Tensor
 
 from learning.detectors.detector import PolicySamples, UpdateStart
 from learning.detectors.hessian import HessianDetector
-from learning.networks.policy_alone import PolicyAlone
+from learning.networks.policy_alone import ModuleAlone, PolicyAlone
 from nitro.errors import CommandError
 from nitro.pool.batch import Array, Batch
 from nitro.pool.policy import Policy
@@ -56,9 +56,8 @@ def measure_curvature(
         CommandError: The advantages have another shape.
     """
     environment = batch.environment
-    now, before = (
-        _network(policy, environment) for policy in (policy_of(module, policy_map), batch.policy)
-    )
+    policy = policy_of(module, policy_map, environment=environment)
+    now, before = (_network(each, environment) for each in (policy, batch.policy))
     samples = _samples(batch, _advantages(batch, advantages), before)
     start = UpdateStart(parameters=before.flat, step_sizes=torch.ones_like(before.flat))
     rule = detector or DetectorRule()
@@ -67,7 +66,10 @@ def measure_curvature(
 
 def _network(policy: Policy, environment: EnvironmentSpec) -> PolicyAlone:
     spec = policy.numpy(environment).spec  # refuses what does not fit
-    return PolicyAlone(spec, policy.payload(environment)[0])
+    arrays, _ = policy.payload(environment)
+    if policy.graph is not None:
+        return ModuleAlone(spec, arrays, policy.graph.module)
+    return PolicyAlone(spec, arrays)
 
 
 def _samples(batch: Batch, advantages: Array, before: PolicyAlone) -> Columns[Tensor]:

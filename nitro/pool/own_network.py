@@ -1,5 +1,6 @@
 """The ONNX graph of a network that the program wrote itself; only this needs torch."""
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,6 @@ def graph_of(
 
     from learning.networks.onnx_export import onnx_graph
 
-    module = parts[0] if len(parts) == 1 else nn.Sequential(*parts)
+    module = copy.deepcopy(parts[0] if len(parts) == 1 else nn.Sequential(*parts)).cpu().eval()
     block, onnx = onnx_graph(module, observation_shape, is_image=is_image)
-    return OwnGraph(block=block, onnx=onnx)
+    return OwnGraph(block=block, onnx=onnx, module=module)

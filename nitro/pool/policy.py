@@ -53,6 +53,8 @@ class OwnGraph:
 
     block: Graph
     onnx: bytes
+    module: Any
+    """The same, in torch and on the CPU, for whatever differentiates it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

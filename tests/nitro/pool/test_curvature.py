@@ -37,7 +37,7 @@ def made_batch(module: nn.Module, action: ActionSpec) -> Batch:
         versions={},
     )
     rng, shape = np.random.default_rng(0), (STEPS, COLUMNS)
-    policy = policy_of(module)
+    policy = policy_of(module, environment=where)
     observations = rng.standard_normal((*shape, 3)).astype(np.float32)
     actions, log_probs = policy.numpy(where).sample(observations, rng)
     nothing = np.zeros(0, np.int64)
@@ -101,7 +101,7 @@ def by_normal(outputs: Tensor, action: Tensor) -> Tensor:
     return found.sum(-1)
 
 
-@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU, nn.GELU])
 def test_of_a_categorical_policy(activation: type[nn.Module]) -> None:
     torch.manual_seed(1)
     module = nn.Sequential(nn.Linear(3, 4), activation(), nn.Linear(4, 3))
@@ -117,9 +117,10 @@ def test_of_a_categorical_policy(activation: type[nn.Module]) -> None:
     assert found.fragment_noise.variance > 0
 
 
-def test_of_a_gaussian_policy_with_a_free_deviation() -> None:
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.GELU])
+def test_of_a_gaussian_policy_with_a_free_deviation(activation: type[nn.Module]) -> None:
     torch.manual_seed(2)
-    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    module = nn.Sequential(nn.Linear(3, 4), activation(), nn.Linear(4, 2))
     module.register_parameter("log_std", nn.Parameter(torch.tensor([-0.3, 0.2])))
     batch = made_batch(module, ContinuousActionSpec(low=(-1.0, -1.0), high=(1.0, 1.0)))
     gains = np.random.default_rng(3).standard_normal((STEPS, COLUMNS))
