@@ -116,7 +116,7 @@ class GradientService:
     def _close(self, job_id: str, *, before: float = math.inf, but: str = "") -> None:
         for flight in self.flights.of(job_id):
             if flight.key[1] < before or flight.key[3] != but:
-                flight.wanted, flight.told, flight.closed = False, False, True
+                flight.wanted, flight.closed = False, True
 
     async def _answer(self, turn: Turn, key: AttemptKey, request: GradientRequest) -> GradientGrant:
         number, num_calls = request.request, len(request.calls)
@@ -173,7 +173,7 @@ class GradientService:
         )
 
     async def _ended(self, flight: CallsFlight, outcome: GradientOutcome) -> None:
-        if outcome.report is None and flight.told:
+        if outcome.report is None and flight.wanted:
             await self._announce(flight.key, outcome)
 
     async def _announce(self, key: AttemptKey, outcome: GradientOutcome) -> None:

@@ -42,9 +42,7 @@ class Flight(Generic[T, R]):
     closed: bool = False
     """Whether no more are to come."""
     wanted: bool = True
-    """Whether a learner may still wait for it."""
-    told: bool = True
-    """Whether its failures are told to whoever waits."""
+    """Whether a learner may still wait for it: then it is told of failures."""
     decided_at: float = field(default_factory=time.perf_counter)
     ended: list[tuple[TaskOutcome[T, R], float]] = field(default_factory=list)
     """Each with when it ended, on the clock `time.perf_counter`."""

@@ -82,7 +82,7 @@ class Launches:
             _, round_index, _, launched_under = flight.key
             if round_index >= from_round and launched_under != lease_id:
                 # The actors have successors of the same names.
-                flight.wanted, flight.told = False, False
+                flight.wanted = False
 
     def flying(self, job_id: str, round_index: int) -> bool:
         """Whether anything launched for a round, in whichever attempt, is in flight."""
@@ -130,7 +130,7 @@ class Launches:
             metrics.actor_seconds.labels(stage="rollout").inc(outcome.report.rollout_s)
             metrics.actor_seconds.labels(stage="handler").inc(outcome.report.total_s)
         self.lanes.end(flight.key, outcome, now)
-        if flight.told:
+        if flight.wanted:
             await self._announce(outcome)
 
     async def _announce(self, outcome: RolloutOutcome) -> None:
