@@ -69,8 +69,11 @@ const asked = ({ spec, switches }) => ({
 function settingsOf(runs) {
   const groups = new Map();
   for (const run of runs) {
-    const fields = flat(asked(run.job)).filter(([field]) => !isApart(field));
-    const key = JSON.stringify(fields);
+    const whole = asked(run.job);
+    const apart = Object.fromEntries(APART.map((field) => [field, null]));
+    // By the values themselves: a long list is told by its length alone.
+    const key = JSON.stringify({ ...whole, ...apart, stop: { ...whole.stop, budget_usd: null } });
+    const fields = flat(whole).filter(([field]) => !isApart(field));
     if (!groups.has(key)) groups.set(key, { fields: new Map(fields), members: [] });
     groups.get(key).members.push(run);
   }

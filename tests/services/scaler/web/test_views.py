@@ -243,6 +243,18 @@ def test_runs_are_compared_seeds_as_a_band(page: Page, runs: Runs) -> None:
     expect(settings).not_to_contain_text("env_id")
 
 
+def test_runs_whose_long_lists_differ_are_two_settings(page: Page, runs: Runs) -> None:
+    def scheduled(job: Any) -> Any:
+        scaling = {"policy": "schedule", "num_actors": [*[8] * 9, 8 + job["spec"]["seed"]]}
+        return {**job, "spec": {**job["spec"], "scaling": scaling}}
+
+    page.route(re.compile(r"/v1/jobs/[\w-]+$"), lambda route: answer_changed(route, scheduled))
+    page.goto(runs.link)
+    visit(page, f"/compare/{'/'.join(runs.ids[:2])}", "canvas")
+    expect(page.get_by_role("region", name="Settings").locator("tbody tr")).to_have_count(2)
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_a_sweep_is_compared_a_line_and_a_band_a_setting(page: Page, swept: Runs) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
