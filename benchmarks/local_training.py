@@ -6,10 +6,10 @@ from pathlib import Path
 
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
-from shared.artifacts.store import ROUNDS_FILE
+from nitro.runs.reading import read_run
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED
-from shared.contracts.rounds import RoundLine, RoundResult
+from shared.contracts.rounds import RoundResult
 
 _PATIENCE_S = 300.0
 _POLL_S = 0.5
@@ -47,8 +47,7 @@ class LocalTraining:
             raise RuntimeError(f"job {job_id} {job.status}: {job.error}")
 
     def _results(self, job_id: str) -> list[RoundResult]:
-        text = (self.runs_dir / job_id / ROUNDS_FILE).read_text(encoding="utf-8")
-        lines = [RoundLine.model_validate_json(line) for line in text.splitlines()]
+        lines = read_run(self.runs_dir / job_id).rounds
         results = [line.result for line in lines if line.result is not None]
         rounds = self.spec.stop.max_rounds
         if len(results) != rounds:

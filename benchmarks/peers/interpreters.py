@@ -168,11 +168,6 @@ def peer_python(
     return python
 
 
-def requirements() -> list[str]:
-    """Return what Stable-Baselines3's environment consists of."""
-    return STABLE_BASELINES3.requirements()
-
-
 def _run(command: list[str], peer: Peer) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -8,11 +8,11 @@ from benchmarks.peers.contestant import Contestant, ContestantError
 from benchmarks.peers.interpreters import (
     RLLIB,
     SAMPLE_FACTORY,
+    STABLE_BASELINES3,
     Peer,
     PeerError,
     PeerSettings,
     peer_python,
-    requirements,
 )
 
 ECHO = """
@@ -82,16 +82,18 @@ def test_named_interpreter_must_exist(tmp_path: Path) -> None:
 
 
 def test_environment_that_was_made_before_is_used_again(tmp_path: Path) -> None:
-    (tmp_path / "installed.txt").write_text("\n".join(requirements()), encoding="utf-8")
+    (tmp_path / "installed.txt").write_text(
+        "\n".join(STABLE_BASELINES3.requirements()), encoding="utf-8"
+    )
     python = peer_python(PeerSettings(NITRO_PEERS_PYTHON=None), environment=tmp_path)
     assert python == tmp_path / "bin" / "python"
 
 
 def test_peers_get_our_versions_without_local_suffix() -> None:
     installed = importlib.metadata.version("gymnasium")
-    assert f"gymnasium[mujoco]=={installed}" in requirements()
-    assert "torch==2.13.0" in requirements()
-    assert "stable-baselines3==2.9.2" in requirements()
+    assert f"gymnasium[mujoco]=={installed}" in STABLE_BASELINES3.requirements()
+    assert "torch==2.13.0" in STABLE_BASELINES3.requirements()
+    assert "stable-baselines3==2.9.2" in STABLE_BASELINES3.requirements()
 
 
 @pytest.mark.parametrize("peer", [SAMPLE_FACTORY, RLLIB])
