@@ -109,10 +109,14 @@ def _evaluated(record: RoundRecord) -> str:
 
 
 def _whose(snapshot: Snapshot) -> str:
-    """Tell which policy the newest evaluation is of."""
+    """Tell which policy the newest evaluation is of: a round's, or the last one at the end."""
     for record in reversed(snapshot.records):
-        if record.result is not None and record.result.evaluation is not None:
-            return f" of policy {record.result.evaluation.policy_version}"
+        evaluation = record.result and record.result.evaluation
+        if evaluation:
+            of_a_round = evaluation.mean_return == snapshot.job.progress.last_return
+            return (
+                f" of policy {evaluation.policy_version}" if of_a_round else " of the last policy"
+            )
     return ""
 
 

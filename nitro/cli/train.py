@@ -13,7 +13,7 @@ from nitro.cli.conclusion import conclude
 from nitro.cli.detached import leave
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import LineView, LiveView, progress_view
-from nitro.client.errors import ApiUnreachableError
+from nitro.client.errors import ApiError, ApiUnreachableError
 from nitro.client.follow import Snapshot, follow, stop_unfinished
 from nitro.client.naming import find_job
 from nitro.dashboard.page_link import shown_link
@@ -198,12 +198,19 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
         for _ in follow(api.client, request.resume, check=api.check, pause=interrupts.pause):
             pass
     keep_packages(request.runs_dir / request.resume, api.environment_packages)
-    return api.client.resume(
-        request.resume,
-        **request.limits,
-        from_scratch=request.from_scratch,
-        fresh_schedule=request.fresh_schedule,
-    )
+    try:
+        return api.client.resume(
+            request.resume,
+            **request.limits,
+            from_scratch=request.from_scratch,
+            fresh_schedule=request.fresh_schedule,
+        )
+    except ApiError as error:
+        if "max_rounds" not in {each.field for each in error.problem.errors}:
+            raise
+        more = 2 * api.client.get(request.resume).spec.stop.max_rounds
+        command = api.place.command("train", "--resume", request.resume, "--rounds", more)
+        raise CommandError(f"--rounds: {error}\nfor example: {command}") from error
 
 
 def _watch(

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -202,6 +203,10 @@ def train(
         from nitro.cli.detached import require_lasting
 
         require_lasting(api_url, runs_dir)
+    if here and request.resume is not None:
+        from nitro.runs.reading import find_run
+
+        request = replace(request, resume=find_run(request.resume, runs_dir, "--resume").name)
     place = (api_url, processes, parallel, learner_ranks, environment_packages)
     raise typer.Exit(_train(request, chosen, *place))
 

@@ -123,7 +123,7 @@ def open_api(
         return
     if spec is not None:
         require_no_files(spec)
-    used = "an API is named" if named else f"that of `nitro up` on {runs_dir} is used"
+    used = "an API is named" if named else f"the system that `nitro up` runs on {runs_dir} is used"
     local = {
         "--processes": processes,
         "--parallel": parallel,

@@ -324,6 +324,7 @@ class _Watch:
             self._view.note("stopping after the update in hand; interrupt again to leave at once")
             self._stop()
             self._follow()
+            self._view.note(f"continue with: nitro.train(resume={self._job_id!r})")
             raise
         if self._raised is not None:
             raise self._raised

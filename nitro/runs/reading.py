@@ -20,6 +20,8 @@ from shared.contracts.rounds import EvaluationResult, RoundLine
 from shared.contracts.views.jobs import JobSummary
 
 M = TypeVar("M", bound=Message)
+_MOST_NAMED = 5
+"""Runs that are named where the one asked for is not there."""
 
 
 def training_return(line: RoundLine) -> float | None:
@@ -64,8 +66,13 @@ class Run:
         return planned or self.job.stop_reason or self.job.status
 
 
-def find_run(run: str, runs_dir: Path) -> Path:
-    """Return the folder of a run named by path, by job id, or by how its job id begins.
+def find_run(run: str, runs_dir: Path, option: str = "RUN") -> Path:
+    """Return the folder of a run named by path or job id, or by how either begins.
+
+    Args:
+        run: Its name.
+        runs_dir: Where runs lie that are named by their job id.
+        option: What it was given as, for messages.
 
     Raises:
         CommandError: There is no such run, or several begin like this; lists them.
@@ -74,17 +81,32 @@ def find_run(run: str, runs_dir: Path) -> Path:
         with contextlib.suppress(OSError):  # longer than any name, or closed to us
             if (folder / JOB_FILE).is_file():
                 return folder
-    known = sorted(path for path in run_folders(runs_dir) if (path / JOB_FILE).is_file())
-    matches = [folder for folder in known if run and folder.name.startswith(run)]
+    begun = Path(run)
+    within = runs_dir if begun.parent == Path() else begun.parent
+    known = [path / JOB_FILE for path in run_folders(within) if (path / JOB_FILE).is_file()]
+    newest = [file.parent for file in sorted(known, key=_changed_at, reverse=True)]
+    matches = [folder for folder in newest if run and folder.name.startswith(begun.name)]
     if len(matches) == 1:
         return matches[0]
     if matches:
-        names = ", ".join(folder.name for folder in matches)
-        raise CommandError(f"RUN: {run!r} begins several runs, write more of it: {names}")
-    hint = f"; runs in {runs_dir}: {', '.join(path.name for path in known[-5:])}" if known else ""
-    raise CommandError(
-        f"RUN: no run at {run!r} nor at {str(runs_dir / run)!r} (no {JOB_FILE} there){hint}"
-    )
+        names = ", ".join(sorted(folder.name for folder in matches))
+        raise CommandError(f"{option}: {run!r} begins several runs, write more of it: {names}")
+    raise CommandError(f"{option}: no run at {run!r}, nor in {within}{_newest_of(newest)}")
+
+
+def _changed_at(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:  # it went meanwhile
+        return 0.0
+
+
+def _newest_of(folders: Sequence[Path]) -> str:
+    if not folders:
+        return ", which has none"
+    names = ", ".join(folder.name for folder in folders[:_MOST_NAMED])
+    more = f" and {len(folders) - _MOST_NAMED} more" if len(folders) > _MOST_NAMED else ""
+    return f"; the newest there are {names}{more}"
 
 
 def is_here(run: str, runs_dir: Path) -> bool:

@@ -1,5 +1,6 @@
 """What a run amounted to, in numbers: for the table at the end and for `--json`."""
 
+import json
 import math
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,7 +13,7 @@ from rich.table import Table
 from nitro.hints import Place, near
 from nitro.tables import facts_table
 from shared.contracts.billing import JobCost, ServerfulCost
-from shared.contracts.job_spec import StopRule
+from shared.contracts.job_spec import JobSpec, StopRule
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
 
@@ -229,17 +230,28 @@ def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
         why = "train it for as long again"
         if step_size_decays(job):
             longer.append("--fresh-schedule")
-            why += "; without the last option, with the small step size of the last round"
+            why += "; leave out --fresh-schedule to keep the last round's small step size"
         commands.append((command(*longer), why))
     else:
         commands.append((command("export", job_id, "--out", "policy"), "take the policy elsewhere"))
+    same = ["train", spec.env_id, *_environment_options(spec)]
     if spec.preset == "paper":
-        learns_best = command("train", spec.env_id)
-        commands.append((learns_best, "the preset that learns best, a million steps"))
+        commands.append((command(*same), "the preset that learns best, a million steps"))
     else:
-        paper = command("train", spec.env_id, "--preset", "paper")
+        paper = command(*same, "--preset", "paper")
         commands.append((paper, "the paper's setting: as many actors as a round is worth"))
     return commands
+
+
+def _environment_options(spec: JobSpec) -> list[str]:
+    """Return the options that make an environment what it was in a job."""
+    described = spec.environment_ref.model_dump(mode="json", exclude_defaults=True)
+    return [
+        word
+        for field in ("env_kwargs", "wrappers", "env_variables")
+        if described.get(field)
+        for word in ("--set", f"{field}={json.dumps(described[field])}")
+    ]
 
 
 def step_size_decays(job: Job) -> bool:

@@ -181,11 +181,16 @@ def preset_table(report: PresetReport) -> Table:
         "episodes.horizon",
         str(report.horizon),
         "",
-        f"Not a hyper-parameter but a field of the job, as `nitro fields` tells{horizons}.",
+        f"Steps after which a training episode is cut{horizons}. A field of the job.",
     )
-    others = {"warm": report.warm, "learner": report.learner, "actors.own": str(report.own)}
-    for field, value in others.items():
-        table.add_row(field, value, "", "Another field of the job.")
+    others = {
+        "warm": (report.warm, "How environments of functions are kept warm on AWS."),
+        "learner": (report.learner, "What learns: a GPU machine, cores, or functions."),
+        "actors.own": (str(report.own), "Actors on the learner's own cores."),
+    }
+    for field, (value, meaning) in others.items():
+        table.add_row(field, value, "", f"{meaning} A field of the job.")
     for field, size in report.training.items():
-        table.add_row(field, json.dumps(size), "decision 030", "Another field of the job.")
+        meaning = "A field of the job: see `nitro fields`."
+        table.add_row(field, json.dumps(size), "decision 030", meaning)
     return table

@@ -153,8 +153,10 @@ def _fix_rounds(raw: JsonObject) -> None:
             raw["samples_per_round"] = usual.samples_per_round
         else:  # or it mixes fragments, which must be equally long
             raw["steps_per_actor"] = usual.samples_per_round // usual.num_actors
-    if "scaling" not in raw and not says_range(raw):
-        raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors}
+    scaling = raw.get("scaling", {})
+    if isinstance(scaling, dict) and scaling.keys() <= {"num_actors"}:
+        if scaling or not says_range(raw):
+            raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors, **scaling}
         if "samples_per_round" in raw and not _says(raw, "episodes", "resize"):
             _say(raw, "episodes", "resize", True)
 

@@ -32,9 +32,9 @@ def next_cap_usd(row: Row, share: float, left: float) -> float | None:
     """
     if row.job_id is None or row.cap_usd is None:
         return share if share > 0 else None
-    cap = max(row.cap_usd, row.spent_usd + share)
-    return cap if cap - row.spent_usd <= left * (1 + 1e-12) else None
+    cap = max(row.cap_usd, row.most_usd + share)
+    return cap if cap - row.most_usd <= left * (1 + 1e-12) else None
 
 
 def _committed_usd(row: Row) -> float:
-    return row.cap_usd if row.cap_usd is not None and row.status == "open" else row.spent_usd
+    return row.cap_usd if row.cap_usd is not None and row.status == "open" else row.most_usd

@@ -45,8 +45,8 @@ def outcome_of(client: NitroClient, job: Job, *, end_steps: int | None) -> Outco
         rounds=job.progress.rounds,
         env_steps=job.progress.env_steps,
         curve=tuple(points),
-        # What is set aside counts as spent: its bill may still come.
-        spent_usd=max(job.spent_usd, cost.settled_usd + cost.reserved_usd),
+        spent_usd=max(job.spent_usd, cost.settled_usd),
+        reserved_usd=cost.reserved_usd,
         wall_s=sum(record.result.timing.total_s for record in records if record.result),
     )
 

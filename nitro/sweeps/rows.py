@@ -37,6 +37,8 @@ class Outcome(Message):
     """Evaluations, or means of the last 100 training episodes where nothing was evaluated."""
     spent_usd: Number = 0.0
     """As on AWS."""
+    reserved_usd: Number = 0.0
+    """What is set aside beyond that: a bill may still come, of launches that were cut short."""
     wall_s: Number = 0.0
     """In rounds, here."""
 
@@ -95,3 +97,8 @@ class Row(Message):
     def spent_usd(self) -> float:
         """What it has cost."""
         return 0.0 if self.outcome is None else self.outcome.spent_usd
+
+    @property
+    def most_usd(self) -> float:
+        """What it may have cost: bills that may still come are in it."""
+        return self.spent_usd + (0.0 if self.outcome is None else self.outcome.reserved_usd)

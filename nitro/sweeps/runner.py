@@ -200,7 +200,7 @@ class Runner:
         try:
             self._client.resume(job_id, budget_usd=raised)
         except ApiError as error:
-            self._refused(index, before, error, share=(cap or 0.0) - before.spent_usd)
+            self._refused(index, before, error, share=(cap or 0.0) - before.most_usd)
 
     def _refused(self, index: int, before: Row, error: ApiError, *, share: float) -> None:
         """Note why a row's job cannot begin or go on; with more of the budget it may."""
@@ -235,7 +235,7 @@ class Runner:
             self._set(index, status="failed", **ended | {"reason": told[0]})
         elif job.stop_reason == "budget":
             # It needs more than it left of its cap.
-            left = max(0.0, job.spec.stop.budget_usd - outcome.spent_usd)
+            left = max(0.0, job.spec.stop.budget_usd - outcome.spent_usd - outcome.reserved_usd)
             why = f"its {job.spec.stop.budget_usd:.4f} USD were used up"
             self._set(index, status="waiting", refused_usd=left, **ended | {"reason": why})
         else:

@@ -80,7 +80,7 @@ def run_and_tell(folder: SweepFolder, *, parallel: str, api_url: str | None, as_
                     ready=armed,
                 )
         except (KeyboardInterrupt, SystemExit, CommandError, BrokenPipeError):
-            typer.echo(f"cut short; go on with: {again}", err=True)
+            typer.echo(f"cut short; continue with: {again}", err=True)
             raise
         interrupts.armed = False
     picture, found = write_results(folder), summed_up(folder)
@@ -91,7 +91,7 @@ def run_and_tell(folder: SweepFolder, *, parallel: str, api_url: str | None, as_
         console.print(near(path.absolute()), soft_wrap=True, markup=False, highlight=False)
     code = exit_code(rows)
     if code:
-        console.print(f"go on with: {again}", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"continue with: {again}", soft_wrap=True, markup=False, highlight=False)
     if as_json:
         typer.echo(found.model_dump_json())
     return code

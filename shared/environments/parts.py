@@ -121,7 +121,7 @@ def _is_numeric(space: Space[Any]) -> bool:
 
 def _leaving_out(left_out: list[Part]) -> str:
     names = ",".join(part.name for part in left_out)
-    return f'wrappers=[{{name: LeaveOut, kwargs: {{parts: "{names}"}}}}]'
+    return f'wrappers=[{{"name": "LeaveOut", "kwargs": {{"parts": "{names}"}}}}]'
 
 
 def _is_picture(space: Space[Any], side: int) -> bool:

@@ -73,7 +73,7 @@ def check_observation_space(env_id: str, space: Space[Any], action: Space[Any]) 
             most_values=_MAX_VALUES,
         )
         if why_not is not None:
-            raise UnsupportedEnvironment(f"{seen}; {why_not}")
+            raise UnsupportedEnvironment(f"env_id {env_id!r} has observations of parts; {why_not}")
         return
     if not (isinstance(space, Box) and space.dtype.kind in _NUMBERS):
         raise UnsupportedEnvironment(f"{seen}; supported are boxes of real numbers")
@@ -105,7 +105,7 @@ def check_action_space(env_id: str, space: Space[Any]) -> None:
             raise UnsupportedEnvironment(
                 f"env_id {env_id!r} has unbounded actions {space!s:.200}; every action needs "
                 "finite bounds to be scaled to: name the wrapper that sets them, "
-                "wrappers=[{name: BoundAction, kwargs: {low: -1.0, high: 1.0}}]"
+                'wrappers=[{"name": "BoundAction", "kwargs": {"low": -1.0, "high": 1.0}}]'
             )
     elif num_values > MAX_CHOICES:
         raise UnsupportedEnvironment(

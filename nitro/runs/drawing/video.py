@@ -169,10 +169,16 @@ def _captioned(picture: NDArray[Any], text: str) -> Picture:
 
 
 def _what_is_missing(error: Exception) -> str:
-    fix = "the environment itself failed"
+    told, fix = f"{type(error).__name__}: {error}", "Its own render() failed"
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         fix = _EXTRA
-    return f"the environment cannot be drawn: {error!r}. {fix}"
+    elif isinstance(error, UnsupportedEnvironment | NotImplementedError):
+        told = str(error) if str(error) else "it has no render()"
+        fix = (
+            "Its constructor takes render_mode, metadata['render_modes'] lists 'rgb_array', and "
+            "render() returns a picture [H, W, 3]"
+        )
+    return f"the environment cannot be drawn: {told}. {fix}"
 
 
 def _mp4(path: Path, size: tuple[int, ...], *, fps: float) -> Writer:

@@ -72,6 +72,15 @@ def test_what_is_said_holds(tmp_path: Path) -> None:
     assert (marginal.steps_per_actor, marginal.samples_per_round) == (256, None)
 
 
+def test_a_number_of_actors_alone_is_of_the_policy_that_has_one() -> None:
+    spec = said("scaling.num_actors=3")
+    assert spec.scaling.model_dump(include={"policy", "num_actors"}) == {
+        "policy": "fixed",
+        "num_actors": 3,
+    }
+    assert said("scaling.policy=random").scaling.policy == "random"
+
+
 def test_the_paper_means_what_it_means_to_the_api(tmp_path: Path) -> None:
     assert said(preset="paper") == said("preset=paper") == JobSpec(preset="paper")
     file = tmp_path / "job.json"

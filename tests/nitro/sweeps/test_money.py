@@ -16,8 +16,8 @@ def row(seed: int = 1, **fields: object) -> Row:
     return made.model_copy(update=fields)
 
 
-def spent(usd: float) -> Outcome:
-    return Outcome(rounds=1, env_steps=1, spent_usd=usd)
+def spent(usd: float, *, reserved: float = 0.0) -> Outcome:
+    return Outcome(rounds=1, env_steps=1, spent_usd=usd, reserved_usd=reserved)
 
 
 def test_an_open_job_counts_with_its_cap_and_any_other_with_its_cost() -> None:
@@ -27,6 +27,9 @@ def test_an_open_job_counts_with_its_cap_and_any_other_with_its_cost() -> None:
         row(),
     ]
     assert left_usd(1.0, rows) == pytest.approx(0.3)
+    cut_short = row(status="finished", job_id="c", outcome=spent(0.01, reserved=0.1))
+    assert left_usd(1.0, [*rows, cut_short]) == pytest.approx(0.3 - 0.11)
+    assert cut_short.spent_usd == 0.01
     assert share_usd(1.0, rows, places=3) == pytest.approx(0.1)
 
 

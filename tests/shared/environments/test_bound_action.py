@@ -52,7 +52,7 @@ def ref(**fields: Any) -> EnvironmentRef:
 
 
 def test_the_wrapper_that_is_named_where_bounds_are_missing_sets_them() -> None:
-    with pytest.raises(UnsupportedEnvironment, match=r"wrappers=\[\{name: BoundAction, kwargs: "):
+    with pytest.raises(UnsupportedEnvironment, match=r"wrappers=\[\{\"name\": \"BoundAction\", "):
         describe(ref())
     bounded = describe(ref(wrappers=[_BOUND]))
     assert bounded.action == ContinuousActionSpec(low=(-2.0, 0.0), high=(3.0, 3.0))

@@ -193,7 +193,7 @@ INF = np.inf
 @pytest.mark.parametrize(
     ("observation", "action", "message"),
     [
-        (Dict(a=VECTOR, b=Text(5)), VECTOR, "has observations Dict.*part b .*name: LeaveOut"),
+        (Dict(a=VECTOR, b=Text(5)), VECTOR, "has observations of parts; its part b .*LeaveOut"),
         (Text(5), VECTOR, "supported are boxes of real numbers"),
         (Box(-1, 1, (), np.float32), VECTOR, r"of shape \(\); supported are 1 to"),
         (Box(-1, 1, (0,)), VECTOR, r"of shape \(0,\); supported are 1 to"),

@@ -156,7 +156,7 @@ def test_what_is_no_vector_is_refused_with_the_wrapper_that_leaves_it_out(
 ) -> None:
     text = refusal(space)
     assert re.search(says, text)
-    advised = re.search(r'wrappers=\[\{name: LeaveOut, kwargs: \{parts: "(.*)"\}\}\]', text)
+    advised = re.search(r'wrappers=\[\{"name": "LeaveOut", "kwargs": \{"parts": "(.*)"\}\}\]', text)
     assert advised is not None
     assert described(space, leave_out(advised[1])).observation.shape == size
 
