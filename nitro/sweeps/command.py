@@ -82,6 +82,7 @@ def run(
     """
     from nitro.sweeps.asking import job_fields, varied
     from nitro.sweeps.folder import Asked
+    from nitro.sweeps.place import require_environments
     from nitro.sweeps.search_spec import searched
     from nitro.sweeps.spec import sweep_spec
     from nitro.sweeps.sweeping import begin
@@ -113,6 +114,7 @@ def run(
     )
     if dry_run:
         return tell_price(asked, runs_dir, parallel=parallel, as_json=as_json, api_url=api_url)
+    require_environments(asked, runs_dir, api_url=api_url)
     folder = begin(runs_dir, asked)
     raise typer.Exit(run_and_tell(folder, parallel=parallel, api_url=api_url, as_json=as_json))
 

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from nitro.errors import CommandError
 from nitro.local.access import Api, open_api
 from nitro.local.own_environments import own_packages, require_registered
 from nitro.local.state_folder import StateFolder
 from nitro.settings import read_settings
-from nitro.sweeps.folder import SweepFolder
+from nitro.sweeps.folder import Asked, SweepFolder
 from nitro.sweeps.rows import Row
 from shared.service.cores import usable_cores
 
@@ -55,6 +56,20 @@ def is_here(folder: SweepFolder, api_url: str | None) -> bool:
     """Whether a sweep would start a local system."""
     named = api_url or read_settings().api_url
     return not named and not StateFolder(folder.runs_dir).is_served()
+
+
+def require_environments(asked: Asked, runs_dir: Path, *, api_url: str | None) -> None:
+    """Do nothing if what a new sweep asks for can be had where it would train.
+
+    An API tells itself what it does not have.
+
+    Raises:
+        CommandError: An environment is not on this machine.
+    """
+    if is_here(SweepFolder(runs_dir, asked.spec.known_name), api_url):
+        own_packages(asked.environment_packages or None)
+        for env_id in asked.spec.environments:
+            require_registered(env_id)
 
 
 @contextmanager

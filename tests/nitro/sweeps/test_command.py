@@ -140,6 +140,8 @@ def test_what_is_wrong_is_refused(tmp_path: Path, words: list[str], message: str
     result = CliRunner().invoke(app, ["sweep", *words, "--runs-dir", str(tmp_path / "runs")])
     assert result.exit_code == EXIT_USAGE, result.output
     assert message in result.stderr
+    if words == ["Nowhere-v0"]:
+        assert not (tmp_path / "runs").exists()
 
 
 def test_another_sweep_of_the_same_name_is_refused(whole: Path) -> None:
