@@ -81,5 +81,5 @@ def _gradients(
     ]
     with torch.enable_grad():
         total = torch.func.vmap(values)(parameters, *samples).sum()
-        parts = torch.autograd.grad(total, tuple(parameters.values()))
+        parts = torch.autograd.grad(total, tuple(parameters.values()), materialize_grads=True)
     return torch.cat([part.reshape(len(fragments), -1) for part in parts], dim=1)

@@ -92,5 +92,5 @@ def _gradients(
                 action=batch.action[chosen],
                 advantage=batch.advantage[chosen],
             )
-            parts = torch.autograd.grad(value, tuple(parameters.values()))
+            parts = torch.autograd.grad(value, tuple(parameters.values()), materialize_grads=True)
         yield torch.cat([part.reshape(-1) for part in parts])

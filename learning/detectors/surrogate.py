@@ -47,7 +47,10 @@ class Objective:
         """Number of parameters."""
         with torch.enable_grad():
             self._gradient = torch.autograd.grad(
-                function(parameters), self._leaves, create_graph=True
+                function(parameters),
+                self._leaves,
+                create_graph=True,
+                materialize_grads=True,  # a network of one's own may have some that it never uses
             )
 
     def gradient(self) -> Tensor:
@@ -57,10 +60,15 @@ class Objective:
     def hessian_product(self, direction: Tensor) -> Tensor:
         """Return the Hessian times `direction` # [size], as a new tensor # [size]."""
         parts = torch.split(direction, self._sizes)
+        along = [
+            (gradient, part.view(gradient.shape))
+            for gradient, part in zip(self._gradient, parts, strict=True)
+            if gradient.requires_grad
+        ]
         product = torch.autograd.grad(
-            self._gradient,
+            [gradient for gradient, _ in along],
             self._leaves,
-            grad_outputs=[p.view(leaf.shape) for p, leaf in zip(parts, self._leaves, strict=True)],
+            grad_outputs=[part for _, part in along],
             retain_graph=True,
             materialize_grads=True,
         )

@@ -206,7 +206,10 @@ def train(
     if here and request.resume is not None:
         from nitro.runs.reading import find_run
 
-        request = replace(request, resume=find_run(request.resume, runs_dir, "--resume").name)
+        folder = find_run(request.resume, runs_dir, "--resume").absolute()
+        if not (runs_dir / folder.name).exists():
+            raise CommandError(f"--resume: {folder} is not in {runs_dir}; add --runs-dir")
+        request = replace(request, resume=folder.name)
     place = (api_url, processes, parallel, learner_ranks, environment_packages)
     raise typer.Exit(_train(request, chosen, *place))
 

@@ -99,6 +99,8 @@ def open_api(
     settings = read_settings()
     named = api_url or settings.api_url
     if not named and not StateFolder(runs_dir).is_served():
+        if networks and (learner_ranks or 1) > 1:
+            raise CommandError("learner_ranks: a network of your own is trained in one process")
         packages = _packages(runs_dir, spec, resume, environment_packages, known_here())
         tell("starting cache, emulator, scaler and learner on this machine")
         system = LocalSystem(

@@ -165,7 +165,11 @@ def learner_variables(networks: Sequence[str]) -> dict[str, str]:
     """
     if not networks:
         return {}
-    modules = (name.partition(":")[0] for name in networks if ".py" not in name)
+    modules = (
+        name.partition(":")[0]
+        for name in networks
+        if ".py:" not in name and not name.endswith(".py")
+    )
     return {
         "NITRO_NETWORKS": ",".join(networks),
         "PYTHONPATH": module_path(folders_of(modules)),
@@ -183,7 +187,11 @@ def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     if packages:
         variables["NITRO_ENVIRONMENT_PACKAGES"] = ",".join(packages)
         # What was imported here must be found there, and so must files in the present folder.
-        modules = (name.partition(":")[0] for name in packages if ".py" not in name)
+        modules = (
+            name.partition(":")[0]
+            for name in packages
+            if ".py:" not in name and not name.endswith(".py")
+        )
         variables["PYTHONPATH"] = module_path(folders_of(modules))
         variables["NITRO_FOLDER"] = str(Path.cwd())
     if settings.step_timeout_s is not None:

@@ -83,15 +83,24 @@ def find_run(run: str, runs_dir: Path, option: str = "RUN") -> Path:
                 return folder
     begun = Path(run)
     within = runs_dir if begun.parent == Path() else begun.parent
-    known = [path / JOB_FILE for path in run_folders(within) if (path / JOB_FILE).is_file()]
+    # Of a path its own folder alone: below it may be a whole disk.
+    folders = run_folders(within) if within == runs_dir else _inside(within)
+    known = [path / JOB_FILE for path in folders if (path / JOB_FILE).is_file()]
     newest = [file.parent for file in sorted(known, key=_changed_at, reverse=True)]
-    matches = [folder for folder in newest if run and folder.name.startswith(begun.name)]
+    matches = [folder for folder in newest if begun.name and folder.name.startswith(begun.name)]
     if len(matches) == 1:
         return matches[0]
     if matches:
         names = ", ".join(sorted(folder.name for folder in matches))
         raise CommandError(f"{option}: {run!r} begins several runs, write more of it: {names}")
     raise CommandError(f"{option}: no run at {run!r}, nor in {within}{_newest_of(newest)}")
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _changed_at(file: Path) -> float:

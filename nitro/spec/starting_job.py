@@ -57,6 +57,18 @@ _SWIMMER = StartingJob(
     hyperparameters={"observation_normalisation": False},
     reason="Swimmer, docs/results/first_results.md",
 )
+_BIPEDAL = StartingJob(
+    num_actors=1,
+    hyperparameters={
+        "learning_rate_decay": "none",
+        "observation_normalisation": False,
+        "reward_scaling": False,
+        "value_loss": "bounded_error",
+        "value_clip": 1e6,
+        "value_coefficient": 0.5,
+    },
+    reason="BipedalWalker, docs/results/first_results.md",
+)
 _ATARI = StartingJob(samples_per_round=1024)
 _SAC_FEWER_STEPS = 5
 """SAC learns from fewer steps, and takes a gradient step for each."""
@@ -65,6 +77,7 @@ _SAC_ROUND = 256
 _BY_NAME: Mapping[str, StartingJob] = {
     "ALE/": _ATARI,
     **dict.fromkeys(("Acrobot-", "CartPole-", "MountainCar-"), _DISCRETE),
+    "BipedalWalker-": _BIPEDAL,
     "MountainCarContinuous-": _QUICK,
     "Pendulum-": _PENDULUM,
     "Pusher-": _PUSHER,

@@ -95,6 +95,22 @@ def has_mask(env: Env) -> bool:
     return False
 
 
+def sampled_action(env: Env, observation: NDArray[Any], space: Space[Any] | None = None) -> Any:
+    """Return a random action of an adapted environment, one that the observation allows.
+
+    Args:
+        env: Whose.
+        observation: The newest one.
+        space: Draws it; None means the environment's own space.
+    """
+    space = env.action_space if space is None else space
+    if not has_mask(env):
+        return space.sample()
+    ends = _ends_of_choices(space)
+    choices = np.split(np.asarray(observation)[-ends[-1] :].astype(np.int8), ends[:-1])
+    return space.sample(mask=choices[0] if isinstance(space, Discrete) else tuple(choices))
+
+
 def _row(part: Part, observation: object) -> NDArray[Any]:
     value, space = part.of(observation), part.space
     try:

@@ -23,7 +23,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
 from shared.environments import atari
-from shared.environments.adapters import adapted, has_mask
+from shared.environments.adapters import adapted, has_mask, sampled_action
 from shared.environments.files import known_file
 from shared.environments.games import games_of
 from shared.environments.interface import require_reward, require_start, what_went_wrong
@@ -204,7 +204,8 @@ def _try_one_step(
             start = require_start(env.reset(seed=LONG_SEED))
         checked_observation(start, env.observation_space)
         with while_trying():
-            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            action = sampled_action(env, np.asarray(start))
+            observation, reward, terminated, truncated, _ = env.step(action)
         checked_observation(observation, env.observation_space)
         require_reward(reward)
         bool(terminated), bool(truncated)

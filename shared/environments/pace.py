@@ -7,6 +7,8 @@ from typing import Any
 
 import gymnasium
 
+from shared.environments.adapters import sampled_action
+
 _STEPS = 3
 _SLOW_S = 0.02
 """Faster steps are not worth a word, and their times would only differ from call to call."""
@@ -28,10 +30,11 @@ def slow_step_s(
         while len(times) < _STEPS:
             if ended:
                 with while_trying():
-                    env.reset()
+                    observation, _ = env.reset()
             with while_trying():
+                action = sampled_action(env, observation)
                 begun = time.perf_counter()
-                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                observation, _, terminated, truncated, _ = env.step(action)
                 times.append(time.perf_counter() - begun)
             if times[-1] < _SLOW_S:
                 return 0.0

@@ -27,7 +27,7 @@ class Part:
     @property
     def is_mask(self) -> bool:
         """Whether it says which actions are allowed."""
-        return self.keys[-1:] == (MASK,)
+        return self.name.rpartition(".")[2] == MASK
 
     def of(self, observation: Any) -> Any:  # noqa: ANN401 - whatever the environment gives
         """Return its value in an observation.

@@ -86,6 +86,8 @@ class NumpyPolicy:
             self.observation_scale = ObservationScale(
                 arrays["observation_mean"], arrays["observation_scale"], bound=spec.observation_clip
             )
+            if spec.head.masked:
+                _require_raw_mask(arrays, spec)
         self.action_mapping = spec.action_mapping
         """How continuous actions reach the environment's bounds; `action_map` does it."""
         self.observation_shape = spec.observation_shape
@@ -194,6 +196,22 @@ def with_actions(metadata: Mapping[str, str], action: ActionSpec) -> dict[str, s
     elif action.starts:
         found = {"action_start": action.starts}
     return {**metadata, **{name: ",".join(map(repr, values)) for name, values in found.items()}}
+
+
+def _require_raw_mask(arrays: Mapping[str, Float32], spec: PolicySpec) -> None:
+    """Do nothing if normalisation leaves the mask at the end of observations as it is.
+
+    Raises:
+        PolicyError: It does not.
+    """
+    mask = slice(-spec.head.num_outputs, None)
+    moved = arrays["observation_mean"][mask].any()
+    scaled = (arrays["observation_scale"][mask] != 1).any()
+    if moved or scaled or (spec.observation_clip or 1.0) < 1:
+        raise PolicyError(
+            "observation_mean, observation_scale and observation_clip must leave the mask at the "
+            "end of observations as it is: 0, 1, and at least 1"
+        )
 
 
 def _bounds(metadata: Mapping[str, str], head: Head) -> Bounds | None:

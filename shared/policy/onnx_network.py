@@ -99,6 +99,8 @@ def _require_plain(graph: bytes) -> None:
             raise PolicyError(f"operator {node.domain}.{node.op_type:.80} is none of ONNX's own")
         if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
             raise PolicyError(f"operator {node.op_type:.80} branches or loops")
+        if any(each.HasField("sparse_tensor") or each.sparse_tensors for each in node.attribute):
+            raise PolicyError(f"operator {node.op_type:.80} has sparse weights")
         tensors += [each.t for each in node.attribute if each.HasField("t")]
         tensors += [tensor for each in node.attribute for tensor in each.tensors]
     if model.functions or model.graph.sparse_initializer:

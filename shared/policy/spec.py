@@ -95,6 +95,10 @@ class PolicySpec:
             blocks = dense_blocks(sizes, activation=rule.activation, layer_norm=rule.layer_norm)
         if isinstance(rule, CommonHyperparameters) and rule.observation_normalisation:
             clip = None if observation.is_image else rule.observation_clip
+            if environment.mask_size and rule.observation_clip < 1:
+                raise ValueError(
+                    "observation_clip: must be at least 1 where observations end with a mask"
+                )
         return cls(
             network=network,
             blocks=blocks,

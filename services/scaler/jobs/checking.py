@@ -43,6 +43,8 @@ class CheckDesk:
 
     _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """By job."""
+    _wanted: set[str] = field(default_factory=set)
+    """Jobs that were to be checked since they were last read."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     def start(self) -> None:
@@ -52,6 +54,7 @@ class CheckDesk:
 
     def take_up(self, job_id: str) -> None:
         """Check a job soon; harmless to repeat."""
+        self._wanted.add(job_id)
         if job_id not in self._under_way:
             self._under_way[job_id] = asyncio.ensure_future(self._check(job_id))
 
@@ -67,8 +70,11 @@ class CheckDesk:
         while True:
             try:
                 async with self._turns:
+                    self._wanted.discard(job_id)
                     record = await self.book.find(job_id)
                     if record is None or not _waits(record):
+                        if job_id in self._wanted:  # it may wait again since it was read
+                            continue
                         break
                     await self._decide(record)
             except UnreadableError as error:

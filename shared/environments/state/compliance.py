@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from shared.environments.adapters import sampled_action
 from shared.environments.games import games_of
 from shared.environments.state.keeper import Arrays, NotNowError, StateError
 from shared.environments.state.saving import save_state
@@ -217,11 +218,11 @@ class _Relay:
 
     def _use(self, env: Env) -> None:
         """Leave an environment in the middle of another episode."""
-        env.reset(seed=self._seed + 1 + self._step_index)
+        observation, _ = env.reset(seed=self._seed + 1 + self._step_index)
         for _ in range(_OTHER_STEPS):
-            terminated, truncated = env.step(env.action_space.sample())[2:4]
+            observation, _, terminated, truncated, _ = env.step(sampled_action(env, observation))
             if terminated or truncated:
-                env.reset()
+                observation, _ = env.reset()
 
     def _require_same(self, name: str, expected: object, given: object) -> None:
         wanted, came = np.asarray(expected), np.asarray(given)

@@ -10,7 +10,7 @@ import copy
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ import gymnasium
 import numpy as np
 
 from shared.contracts.environment_spec import Repeats
+from shared.environments.adapters import sampled_action
 from shared.environments.rebuilt import Rebuilt
 from shared.environments.state.replay import Recorder, seed_generators
 
@@ -91,24 +92,23 @@ def _tried(
     make: Callable[[], Env], while_trying: Watch, most_steps: int, most_s: float
 ) -> Repetition:
     with contextlib.closing(make()) as used, contextlib.closing(Rebuilt(make)) as new:
-        actions = _actions(used, most_steps)
         with while_trying():
-            first = _play(new, _SEED, actions, most_s=most_s)
-        actions = actions[: first.num_steps]
+            first = _play(new, _SEED, most_steps, most_s=most_s)
+        steps = first.num_steps
         step_s = first.took_s / first.num_steps
         times = min(_TIMES, max(1, int(2 * most_s / first.took_s)))
         why_not = None
         for number in range(times if first.took_s <= _SLOW_S else 0):
             with while_trying():
-                _play(used, _SEED + _APART * (1 + number), actions)
+                _play(used, _SEED + _APART * (1 + number), steps)
             with while_trying():
-                why_not = _difference(first, _play(used, _SEED, actions))
+                why_not = _difference(first, _play(used, _SEED, steps))
             if why_not is not None:
                 break
         repeats: Repeats = "reused"
         if why_not is not None:
             with while_trying():
-                again = _difference(first, _play(new, _SEED, actions))
+                again = _difference(first, _play(new, _SEED, steps))
             repeats = "rebuilt" if again is None else "never"
             why_not = again or f"{why_not}, in an environment that was used before"
     return Repetition(
@@ -120,25 +120,25 @@ def _tried(
     )
 
 
-def _actions(env: Env, number: int) -> list[Any]:
+def _play(env: Env, seed: int, num_steps: int, *, most_s: float = math.inf) -> _Played:
+    """Play as long as there are steps and time; episodes that end are followed by others.
+
+    Equal observations are answered by equal actions.
+    """
     space = copy.deepcopy(env.action_space)
     space.seed(0)
-    return [space.sample() for _ in range(number)]
-
-
-def _play(env: Env, seed: int, actions: Sequence[Any], *, most_s: float = math.inf) -> _Played:
-    """Play as long as there are actions and time; episodes that end are followed by others."""
     recorder = Recorder(env, dtype=np.float32)
     started, rewards, checksums = time.perf_counter(), list[float](), list[int]()
     draws_globally = False
-    recorder.reset(seed)
-    for action in actions:
-        _, reward, terminated, truncated, _ = recorder.step(copy.copy(action))
+    observation, _ = recorder.reset(seed)
+    for _ in range(num_steps):
+        action = sampled_action(env, observation, space)
+        observation, reward, terminated, truncated, _ = recorder.step(action)
         rewards.append(float(reward))
         if terminated or truncated:
             checksums.append(recorder.episode.checksum)
             draws_globally |= _drawn_since(recorder.episode.seed)
-            recorder.reset(seed + len(checksums))
+            observation, _ = recorder.reset(seed + len(checksums))
         if time.perf_counter() - started > most_s:
             break
     took_s = time.perf_counter() - started

@@ -1,6 +1,7 @@
 """Policies: the same numbers in NumPy as in torch, and refusals that say what is supported."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -110,6 +111,13 @@ def test_actors_obey_the_mask_at_the_end_of_observations() -> None:
     np.testing.assert_array_equal(actions, np.arange(64) % 4)
     np.testing.assert_array_equal(log_probs, 0.0)
     assert len(set(policy.numpy(plain).act(seen).tolist())) < 4
+    moved = replace(
+        policy,
+        observation_mean=np.full(5, 0.5, np.float32),
+        observation_scale=np.ones(5, np.float32),
+    )
+    with pytest.raises(PolicyNotSupportedError, match="must leave the mask"):
+        moved.numpy(masked)
 
 
 def test_normalised_observations_are_those_of_the_network() -> None:

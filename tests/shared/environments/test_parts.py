@@ -257,3 +257,34 @@ def test_an_environment_without_masks_is_refused_by_the_wrapper() -> None:
 def test_a_mask_of_toy_text_is_taken() -> None:
     spec = describe(EnvironmentRef(env_id="Taxi-v4", wrappers=(MASK,)))
     assert (spec.observation.shape, spec.mask_size) == ((506,), 6)
+
+
+class Strict(Masked):
+    """Raises where an action is not allowed; shows its mask in a part of a part."""
+
+    def __init__(self) -> None:
+        super().__init__([1, 0, 0, 1, 0])
+        self.observation_space = Dict(
+            seen=Dict(a=VECTOR, b=VECTOR, action_mask=MultiBinary(5)), other=VECTOR
+        )
+
+    def given(self) -> Any:
+        return {
+            **self.observation_space.sample(),
+            "seen": {"a": np.zeros(3, np.float32), "b": np.ones(3, np.float32)}
+            | {"action_mask": self.mask},
+        }
+
+    def step(self, action: Any) -> Any:
+        if action.tolist() != [0, 1]:
+            raise RuntimeError(f"illegal {action}")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("names", ["other", "seen.b", "seen.b,other"])
+def test_a_mask_in_a_part_is_obeyed_by_what_tries_the_environment(names: str) -> None:
+    spec_of = EnvironmentRef(env_id=_NAME, wrappers=(leave_out(names),))
+    with registered(Strict):
+        spec = describe(spec_of)
+    assert (spec.mask_size, spec.repeats is not None) == (5, True)
+    assert not any("illegal" in note for note in spec.notes)
