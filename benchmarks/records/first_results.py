@@ -8,10 +8,12 @@ from typing import Literal
 
 from benchmarks.environment import Environment
 from nitro.runs.curves import Interval, interval
+from nitro.spec.starting_job import StartingJob
 from shared.contracts.message import Count, Message, NonNegativeFloat, Number, PositiveInt
 
 ContestantName = Literal["nitro", "stable-baselines3"]
 Verdict = Literal["better", "level", "worse", "unknown"]
+_USUAL_ACTORS = StartingJob().num_actors
 _FEWEST_SEEDS = 3
 """With fewer, an interval says nothing about other seeds."""
 
@@ -128,7 +130,10 @@ def tried_table(results: Iterable[FirstResult]) -> str:
     """Lay out what was tried for our job: one line for an environment and its hyper-parameters."""
     by_values: dict[tuple[str, int, str], list[FirstResult]] = {}
     for result in results:
-        values = json.loads(result.settings)["hyperparameters"]
+        settings = json.loads(result.settings)
+        values = settings["hyperparameters"]
+        if (num_actors := settings["scaling"]["num_actors"]) != _USUAL_ACTORS:
+            values = {"num_actors": num_actors, **values}
         told = ", ".join(f"`{name}={json.dumps(value)}`" for name, value in values.items())
         by_values.setdefault((result.env_id, result.steps, told), []).append(result)
     lines = ["| environment | steps | beyond `standard` | mean (seeds) |", "|---|--:|---|---|"]

@@ -58,10 +58,8 @@ _SWIMMER = StartingJob(
     reason="Swimmer, docs/results/first_results.md",
 )
 _BIPEDAL = StartingJob(
-    num_actors=1,
     hyperparameters={
         "learning_rate_decay": "none",
-        "observation_normalisation": False,
         "reward_scaling": False,
         "value_loss": "bounded_error",
         "value_clip": 1e6,
