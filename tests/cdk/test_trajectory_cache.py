@@ -100,6 +100,7 @@ def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
         assert cache.fetch_starts(_JOB, 1, [0, 1]) == [b"left", b""]
         cache.forget_starts(_JOB, 1)
         assert cache.fetch_policy(_JOB, 1) == b"weights"
+        cache.require_policy(_JOB, 1)
         stored = cache.store_result(_JOB, 1, mode="sample", actor_index=0, payload=b"steps")
         assert stored == "stored"
         cache.announce_failure(_JOB, 1, mode="sample", actor_index=1, attempt=0, reason="lost")

@@ -381,8 +381,9 @@ def test_up_tells_where_everything_is_is_used_by_train_and_ends_on_an_interrupt(
         assert (runs / ".nitro" / "token").exists()
         refused = nitro("train", "--spec", str(spec_file), *options)
         assert refused.exit_code == 2
-        assert "--processes: is for a local system that is started, but that of `nitro up`" in (
-            refused.stderr
+        assert (
+            "--processes: is for a local system that is started, but the system that `nitro up` runs"
+            in (refused.stderr)
         )
         trained = nitro("train", "--spec", str(spec_file), "--runs-dir", str(runs), "--json")
         assert trained.exit_code == 0, trained.stderr
