@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import resource
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -32,10 +31,12 @@ def settings(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def start(tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
+def start(
+    tmp_path: Path, *, before: Sequence[str] = (), **environment: str
+) -> subprocess.Popen[str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("NITRO_")}
     return subprocess.Popen(
-        [sys.executable, "-m", "services.scaler.app"],
+        [*before, sys.executable, "-m", "services.scaler.app"],
         cwd=REPOSITORY,
         env={**clean, **settings(tmp_path), **environment},
         stderr=subprocess.PIPE,
@@ -146,13 +147,8 @@ def test_it_ends_when_another_scaler_writes_to_its_table_and_the_next_start_goes
 
 def test_silent_connections_do_not_keep_others_out(tmp_path: Path) -> None:
     """The usual soft limit of descriptors is no limit of clients: it is raised at the start."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    try:
-        process = start(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    with process, ExitStack() as silent:
+    limited = ("sh", "-c", 'ulimit -S -n 256; exec "$@"', "sh")
+    with start(tmp_path, before=limited) as process, ExitStack() as silent:
         assert process.stderr is not None
         url = next(line for line in process.stderr if "scaler listens" in line)
         url = url.split("url='")[1].split("'")[0]
