@@ -1,6 +1,6 @@
 """Trains the jobs of single seeds to their end on a local system, everything real.
 
-Jobs stay in their folder. After Ctrl-C the same command goes on where it was, and skips seeds that
+Jobs stay in their folder. After Ctrl-C the same command resumes, and skips seeds that
 are done. After a SIGKILL it does too, but waits for the lost round's deadline first.
 """
 

@@ -2,7 +2,7 @@
 
 A simulator of 20 ms a step, eight actors of 64 steps. It waits and needs no core, so eight
 functions run beside two own actors on two cores as they would elsewhere. Dollars are the ledger's.
-What a round costs altogether is its dollars and the value of its time
+The last rows add the value of a round's time to its dollars
 (`value_of_time_usd_per_hour`).
 """
 

@@ -4,9 +4,9 @@
        ▲                                                                     │
        └──────── result of the round: counts, returns, evaluation ◀──────────┘
 
-Each step is one of `JobRounds`, as in the learner's `SynchronousRounds`. The user's own time from
-one batch to the next request is told as that of the update, which sets the price of a round and
-decides nothing else.
+Each step is one of `JobRounds`, as in the learner's `SynchronousRounds`. The time between a
+batch and the next request is the user's. It is reported as the update's, which sets the price of a
+round and nothing else.
 """
 
 from nitro.pool.batch import Batch, batch_of
