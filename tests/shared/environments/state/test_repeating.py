@@ -50,7 +50,7 @@ class WithEntropy(Walk):
 
 class WithMapOfItsOwn(Walk):
     def __init__(self) -> None:
-        self.of_this_one = os.urandom(1)[0]
+        self.of_this_one = int.from_bytes(os.urandom(6)) / 2**40  # one byte is equal in 1 of 256
 
     def draw(self) -> float:
         return super().draw() + self.of_this_one
