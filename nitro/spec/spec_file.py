@@ -90,6 +90,12 @@ def merged(
     return raw
 
 
+def says(raw: JsonObject, group: str, field: str) -> bool:
+    """Return whether a job says a field of a group, such as `stop`."""
+    fields = raw.get(group)
+    return isinstance(fields, dict) and field in fields
+
+
 def says_range(raw: JsonObject) -> bool:
     """Return whether a job says how many actors a round has, and not only where they run."""
     actors = raw.get("actors", {})

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from nitro.errors import CommandError
 from nitro.local.own_files import named_files
-from nitro.spec.spec_file import JsonObject, merged, says_range, validated
+from nitro.spec.spec_file import JsonObject, merged, says, says_range, validated
 from nitro.spec.total_steps import planned_steps, rounds_for
 from shared.contracts.job_spec import NO_CAP_USD, JobSpec
 from shared.contracts.scaling_spec import POLICIES
@@ -118,7 +118,7 @@ def train_spec(
     _name_files(raw)
     if here:
         _lift_cap(raw)
-    rounds_said = _says(raw, "stop", "max_rounds")
+    rounds_said = says(raw, "stop", "max_rounds")
     if total_steps is not None and rounds_said:
         raise CommandError("--total-steps: give it or --rounds, not both")
     completed = raw.setdefault("preset", PRESET) == PRESET
@@ -136,7 +136,7 @@ def train_spec(
     if total_steps is not None:
         _say(raw, "stop", "max_rounds", rounds_for(spec, total_steps))
         spec = validated(raw)
-    if completed and not _says(raw, "evaluation", "every_rounds"):
+    if completed and not says(raw, "evaluation", "every_rounds"):
         every = math.ceil(spec.stop.max_rounds / _EVALUATIONS)
         _say(raw, "evaluation", "every_rounds", every)
         spec = validated(raw)
@@ -151,7 +151,7 @@ def _name_files(raw: JsonObject) -> None:
 
 def _lift_cap(raw: JsonObject) -> None:
     """Give a job no cap unless it has one; a policy that divides the budget needs it."""
-    if not _says(raw, "stop", "budget_usd") and _policy(raw) != "minionsrl":
+    if not says(raw, "stop", "budget_usd") and _policy(raw) != "minionsrl":
         _say(raw, "stop", "budget_usd", NO_CAP_USD)
 
 
@@ -168,7 +168,7 @@ def _fix_rounds(raw: JsonObject) -> None:
     if isinstance(scaling, dict) and scaling.keys() <= {"num_actors"}:
         if scaling or not says_range(raw):
             raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors, **scaling}
-        if "samples_per_round" in raw and not _says(raw, "episodes", "resize"):
+        if "samples_per_round" in raw and not says(raw, "episodes", "resize"):
             _say(raw, "episodes", "resize", True)
 
 
@@ -188,11 +188,6 @@ def _policy(raw: JsonObject) -> object:
 def _decides_samples(raw: JsonObject) -> bool:
     name = _policy(raw)
     return name in POLICIES and POLICIES[str(name)].decides_samples
-
-
-def _says(raw: JsonObject, group: str, field: str) -> bool:
-    fields = raw.get(group)
-    return isinstance(fields, dict) and field in fields
 
 
 def _say(raw: JsonObject, group: str, field: str, value: JsonValue) -> None:

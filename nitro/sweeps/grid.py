@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from nitro.errors import CommandError
 from nitro.hints import RUNS
 from nitro.spec.scaling_option import parse_scaling
-from nitro.spec.spec_file import parse_actors
+from nitro.spec.spec_file import merged, parse_actors, says
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import planned_steps
 from nitro.sweeps.rows import Row
@@ -99,27 +99,29 @@ def _job(options: Fields, total_steps: int | None) -> tuple[JobSpec, int | None]
     if total_steps is None:
         return train_spec(options=options), None
     job = train_spec(options=options)
-    if planned_steps(job) is not None or "stop.max_rounds" in options:
+    if planned_steps(job) is not None or says(options, "stop", "max_rounds"):
         return train_spec(options=options, total_steps=total_steps), None
     fewest = job.actors.min * job.steps_of(job.actors.min)
     rounds = min(MAX_ROUNDS, -(-total_steps // fewest))
-    lasting = {"evaluation.every_rounds": 1, **options, "stop.max_rounds": rounds}
+    lasting = {**options, "stop.max_rounds": rounds}
+    if not says(options, "evaluation", "every_rounds"):
+        lasting["evaluation.every_rounds"] = 1
     return train_spec(options=lasting), total_steps
 
 
 def _options(spec: SweepSpec, fields: Mapping[str, JsonValue], runs_dir: Path) -> Fields:
-    """Return what is said of a job, short forms written out; it has no cap of its own yet.
+    """Return what is said of a job, by groups, short forms written out; it has no cap yet.
 
     Raises:
         CommandError: A short form is wrong, or the job has a budget.
     """
-    options: Fields = copy.deepcopy({**spec.job, **fields})
+    options = merged(file=None, options=copy.deepcopy({**spec.job, **fields}), assignments=[])
     scaling, actors = options.get("scaling"), options.get("actors")
     if isinstance(scaling, str):
         options["scaling"] = parse_scaling(scaling, runs_dir=runs_dir, option="scaling")
     if isinstance(actors, int | str):
         options["actors"] = parse_actors(str(actors))
-    if "stop.budget_usd" in options:
+    if says(options, "stop", "budget_usd"):
         raise CommandError("stop.budget_usd: give the sweep's budget_usd, which jobs share")
     return {**options, "stop.budget_usd": NO_CAP_USD}
 

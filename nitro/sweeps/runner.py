@@ -206,7 +206,7 @@ class Runner:
         """Note why a row's job cannot begin or go on; with more of the budget it may."""
         if error.problem.status in _AWAY:
             raise error
-        if str(error).startswith(_BUDGET) and self._budget_usd is not None:
+        if str(error).startswith(_BUDGET):
             self._unaffordable(index, before, share, reason=str(error))
         else:
             self._set(index, status="failed", reason=str(error))
@@ -234,11 +234,10 @@ class Runner:
             told = (job.error or job.stop_reason or "failed").splitlines()
             self._set(index, status="failed", **ended | {"reason": told[0]})
         elif job.stop_reason == "budget" and not made_all_rounds(job):
-            # It needs more than it left of its cap; a cap of its own cannot rise.
+            # It needs more than it left of its cap.
             left = max(0.0, job.spec.stop.budget_usd - outcome.spent_usd - outcome.reserved_usd)
             why = f"its {job.spec.stop.budget_usd:.4f} USD were used up"
-            status: RowStatus = "budget" if self._budget_usd is None else "waiting"
-            self._set(index, status=status, refused_usd=left, **ended | {"reason": why})
+            self._set(index, status="waiting", refused_usd=left, **ended | {"reason": why})
         else:
             status = _ended(row, job, outcome)
             if status == "finished":

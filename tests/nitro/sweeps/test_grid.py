@@ -80,6 +80,8 @@ def test_short_forms_are_those_of_the_command_line() -> None:
         ({"vary": {"hyperparameters.nothing": [1]}}, "CartPole-v1, nothing=1: .*nothing"),
         ({"vary": {"preset": ["paper", "paper"]}}, "named twice"),
         ({"job": {"stop.budget_usd": 1}}, "the sweep's budget_usd"),
+        ({"job": {"stop": {"budget_usd": 1}}}, "the sweep's budget_usd"),
+        ({"vary": {"stop": [{"budget_usd": 1}]}}, "the sweep's budget_usd"),
         ({"seeds": "1000", "vary": {"steps_per_actor": [*range(1, 12)]}}, "at most 10,000 jobs"),
     ],
 )

@@ -190,8 +190,9 @@ def test_an_end_by_steps_counts_the_first_evaluation_behind_it(
     assert last.env_steps >= 100 > max(point.env_steps for point in before)
 
 
-def test_a_job_told_to_stop_after_its_last_round_is_finished(
-    client: NitroClient, begin: Callable[..., SweepFolder], shared_system: Any
+@pytest.mark.parametrize("reason", ["user", "budget"])
+def test_a_job_stopped_after_its_last_round_is_finished(
+    reason: str, client: NitroClient, begin: Callable[..., SweepFolder], shared_system: Any
 ) -> None:
     """It has nothing left to resume, and its last evaluation counts."""
 
@@ -200,11 +201,11 @@ def test_a_job_told_to_stop_after_its_last_round_is_finished(
             job = super().get(job_id)
             if job.status != "succeeded":
                 return job
-            return job.model_copy(update={"status": "stopped", "stop_reason": "user"})
+            return job.model_copy(update={"status": "stopped", "stop_reason": reason})
 
     (whole,) = run(client, begin(seeds="1", name="whole"))
     with ToldLate(shared_system.api_url, shared_system.token) as late:
-        (row,) = run(late, begin(seeds="1", name="late"))
+        (row,) = run(late, begin(seeds="1", name="late", budget_usd=100.0))
     assert row.status == "finished"
     assert curve(row) == curve(whole)
 
