@@ -1,14 +1,16 @@
 """A torch module that somebody else wrote, as the ONNX graph that actors run.
 
 The module is traced in evaluation mode, on a copy on the CPU: neither its mode, nor its gradients,
-nor any random state of the caller changes. What was traced is then run beside the module, so that
-a module that branches by its input, or draws random numbers, is refused.
+nor any random state of the caller changes. `onnx_graph` then runs the graph beside the module, so
+that a module that branches by its input, or draws random numbers, is refused. `traced` leaves that
+out: a module that was checked once is traced again after each update.
 
 Legend: N observations, H outputs.
 """
 
 import copy
 import io
+import math
 import warnings
 from typing import Any
 
@@ -16,13 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from shared.contracts.rollouts import MAX_POLICY_BYTES, POLICY_HEADER_BYTES
 from shared.policy.blocks import Graph
 from shared.policy.head import PolicyError
 from shared.policy.onnx_network import INPUT, OUTPUT, OnnxNetwork
 
 _OPSET = 17
 _TOLERANCE = 1e-4
-"""Largest difference of an output, relative to 1 or to the output; float32 sums differ in order."""
+"""Largest difference, relative to 1 or to the observation's largest output: float32 sums differ in
+order, and an output near zero may be the difference of two large ones."""
 _NUM_CHECKED = 16
 """Observations that both act on: the module on one after the other, the graph on all at once."""
 
@@ -38,13 +42,19 @@ def onnx_graph(
         is_image: Whether observations are such.
 
     Raises:
-        PolicyError: It is no such module, the graph acts otherwise than it does, or the package
-            onnx or onnxruntime is missing.
+        PolicyError: It is no such module, the graph acts otherwise than it does or is larger than
+            actors load, or the package onnx or onnxruntime is missing.
     """
-    still = copy.deepcopy(module).cpu().eval().requires_grad_(False)
+    still = _still(module)
     seen = _observations(observation_shape, is_image=is_image)
     outputs = torch.cat([_outputs_of(still, row) for row in torch.split(seen, 1)])
     graph = _traced(still, seen)
+    needed = len(graph) + 8 * math.prod(observation_shape) + POLICY_HEADER_BYTES
+    if needed > MAX_POLICY_BYTES:
+        raise PolicyError(
+            f"{type(module).__name__} takes {needed / 2**20:.1f} MB as a policy, actors load "
+            f"{MAX_POLICY_BYTES / 2**20:.0f} MB; give it fewer weights"
+        )
     block = Graph(observation_shape=observation_shape, outputs=outputs.shape[1], size=len(graph))
     theirs = outputs.numpy()
     if not np.isfinite(theirs).all():
@@ -52,12 +62,26 @@ def onnx_graph(
     ours = np.empty_like(theirs)
     OnnxNetwork(block, graph).forward_pass(len(seen))(seen.numpy(), ours)
     difference = np.abs(ours - theirs)
-    if not (difference <= _TOLERANCE * np.maximum(1.0, np.abs(theirs))).all():
+    scale = np.maximum(1.0, np.abs(theirs).max(axis=1, keepdims=True))
+    if not (difference <= _TOLERANCE * scale).all():
         raise PolicyError(
             f"{type(module).__name__} and its ONNX graph differ by up to {difference.max():g}: it "
             "must compute the same outputs each time, and may not branch by what it observes"
         )
     return block, graph
+
+
+def traced(module: nn.Module, observation_shape: tuple[int, ...]) -> bytes:
+    """Return the graph of a module that `onnx_graph` has checked, with its weights as they are now.
+
+    Raises:
+        PolicyError: It has no graph any more.
+    """
+    return _traced(_still(module), torch.zeros(2, *observation_shape))
+
+
+def _still(module: nn.Module) -> nn.Module:
+    return copy.deepcopy(module).cpu().eval().requires_grad_(False)
 
 
 def _observations(shape: tuple[int, ...], *, is_image: bool) -> Tensor:

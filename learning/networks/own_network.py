@@ -14,7 +14,9 @@ so that the policy that learns is the policy that acts.
 Legend: N samples; H outputs of the policy's last layer; A action size.
 """
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from learning.networks.autograd_network import AutogradActorCritic
-from learning.networks.onnx_export import onnx_graph
+from learning.networks.onnx_export import onnx_graph, traced
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.policy.spec import GRAPH, PolicySpec
 
@@ -46,9 +48,7 @@ def build_own_network(
             f"hyperparameters.network: {name!r} is not known to this learner: give nitro.train its "
             "`network`, or start the learner with NITRO_NETWORKS"
         )
-    # The module draws its first weights from torch's global generator, which is left as it was.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with _generators_seeded(seed):
         module = MAKERS[name](environment)
     return OwnActorCritic(_checked(name, module), spec, is_image=environment.observation.is_image)
 
@@ -65,14 +65,14 @@ class OwnActorCritic(AutogradActorCritic):
             ValueError: Its outputs or values are not what the spec says.
         """
         super().__init__(spec, ())
-        self._is_image = is_image
-        self._graph = b""
         self.own = module.eval()
         actors = set(self.own.get_submodule("actor").parameters())
         self._actors = {name for name, each in self.named_parameters() if each in actors}
         self.requires_grad_(False)
         self.flatten()
         self._require_shapes()
+        shape = spec.observation_shape
+        _, self._graph = onnx_graph(self.own.get_submodule("actor"), shape, is_image=is_image)
 
     def flatten(
         self, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
@@ -109,8 +109,7 @@ class OwnActorCritic(AutogradActorCritic):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the graph of the actor, and free deviations."""
         if self._traced_at is None or not torch.equal(self._traced_at, self.flat):
-            actor, shape = self.own.get_submodule("actor"), self.spec.observation_shape
-            _, self._graph = onnx_graph(actor, shape, is_image=self._is_image)
+            self._graph = traced(self.own.get_submodule("actor"), self.spec.observation_shape)
             self._traced_at = self.flat.clone()
         free = {} if self.log_std is None else {"log_std": self.log_std.cpu().numpy().copy()}
         return {**free, GRAPH: np.frombuffer(self._graph, np.uint8)}
@@ -138,6 +137,22 @@ class OwnActorCritic(AutogradActorCritic):
                 f"{tuple(outputs.shape)} and the critic {tuple(values.shape)}, expected (2, {size})"
                 " and (2, 1)"
             )
+
+
+@contextmanager
+def _generators_seeded(seed: int) -> Iterator[None]:
+    """Seed the global generators that a module may draw its weights from, and put them back."""
+    python, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one
+    torchs = torch.default_generator.get_state()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - as above
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpys)  # noqa: NPY002 - as above
+        torch.default_generator.set_state(torchs)
 
 
 def _checked(name: str, module: Any) -> nn.Module:

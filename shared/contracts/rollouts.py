@@ -17,6 +17,8 @@ from shared.contracts.message import (
 LONGEST_PING_S = 10.0
 MAX_POLICY_BYTES = 64 * 2**20
 """Largest policy, uncompressed, that an actor loads."""
+POLICY_HEADER_BYTES = 8192
+"""What a policy has beside numbers: names, shapes, the counts of its choices."""
 
 
 class RolloutTask(Message):

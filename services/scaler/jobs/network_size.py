@@ -13,14 +13,12 @@ from shared.contracts.gradients import MAX_MESSAGE_BYTES
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
-from shared.contracts.rollouts import MAX_POLICY_BYTES
+from shared.contracts.rollouts import MAX_POLICY_BYTES, POLICY_HEADER_BYTES
 from shared.hyperparameters.common import Hyperparameters
 from shared.hyperparameters.presets import ALGORITHMS
 from shared.policy.spec import PolicySpec
 
 _MB = 1024 * 1024
-_HEADER_BYTES = 8192
-"""What a policy has beside numbers: names, shapes, the counts of its choices."""
 
 
 def bytes_per_weight(spec: JobSpec) -> int:
@@ -55,7 +53,7 @@ def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fiel
         return
     # The mean and the scale of what is observed travel with the weights.
     scale = 0 if environment.observation.is_image else 2 * math.prod(environment.observation.shape)
-    needed = 4 * (weights + scale) + _HEADER_BYTES
+    needed = 4 * (weights + scale) + POLICY_HEADER_BYTES
     if needed > MAX_POLICY_BYTES:
         field, remedy = "hyperparameters.hidden_sizes", "lower them"
         if environment.observation.is_image:
@@ -84,7 +82,7 @@ def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fie
     policy = PolicySpec.of(environment, rule)
     value_sizes = (*policy.observation_shape, *rule.hidden_sizes, 1)
     weights = policy.num_weights + sum((i + 1) * o for i, o in pairwise(value_sizes))
-    needed = 4 * weights + _HEADER_BYTES
+    needed = 4 * weights + POLICY_HEADER_BYTES
     if needed > MAX_MESSAGE_BYTES:
         message = (
             f"policy and value function of {weights} weights for {spec.env_id} take "

@@ -1,6 +1,8 @@
 """Networks of one's own: learned by autograd, published as graphs, refused with what is missing."""
 
+import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,14 +106,30 @@ def test_actors_run_what_is_learned(action: ActionSpec) -> None:
     np.testing.assert_allclose(policy.outputs(seen), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_equal_seeds_make_equal_networks_and_leave_torchs_generator() -> None:
-    state = torch.random.get_rng_state()
+class DrawnElsewhere(Shared):
+    """Draws weights from all global generators."""
+
+    def __init__(self, its: EnvironmentSpec) -> None:
+        super().__init__(its)
+        for draw in (random.random, np.random.random):  # noqa: NPY002 - that is the case
+            nn.init.constant_(self.actor.get_submodule("1").get_parameter("bias"), draw())
+
+
+def test_equal_seeds_make_equal_networks_and_leave_global_generators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(MAKERS, "own/nets.Shared", DrawnElsewhere)
+    state, python = torch.random.get_rng_state(), random.getstate()
+    numpys: Any = np.random.get_state()  # noqa: NPY002 - as above
     first, again, other = (
         build_network(environment(BOX), RULE, seed=seed).flat for seed in (0, 0, 1)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(torch.random.get_rng_state(), state)
+    assert random.getstate() == python
+    now: Any = np.random.get_state()  # noqa: NPY002 - as above
+    np.testing.assert_array_equal(now[1], numpys[1])
 
 
 SMALL = {"num_epochs": 1, "minibatch_size": 8, "network": "own/nets.Shared"}
@@ -152,10 +170,19 @@ def test_updates_repeat_and_resume_bit_for_bit(build: Callable[[], Algorithm]) -
     assert found.lambda_max > found.lambda_min
 
 
+def test_weights_that_grow_in_training_end_no_job() -> None:
+    """A graph is compared with its module before training alone."""
+    network = build_network(environment(BOX), RULE, seed=0)
+    before = network.arrays()[GRAPH]
+    network.flat.mul_(1e30)
+    after = network.arrays()[GRAPH]
+    assert before.tobytes() != after.tobytes()
+
+
 class NoCritic(nn.Module):
     def __init__(self, its: EnvironmentSpec) -> None:
         super().__init__()
-        self.actor = nn.Linear(5, 2)
+        self.actor: nn.Module = nn.Linear(5, 2)
 
 
 class Wide(NoCritic):
@@ -163,6 +190,12 @@ class Wide(NoCritic):
         super().__init__(its)
         self.actor = nn.Linear(5, 4)
         self.critic: nn.Module = nn.Linear(5, 1)
+
+
+class Heavy(Wide):
+    def __init__(self, its: EnvironmentSpec) -> None:
+        super().__init__(its)
+        self.actor = nn.Sequential(nn.Linear(5, 4096), nn.Linear(4096, 4096), nn.Linear(4096, 2))
 
 
 class Normed(Wide):
@@ -177,6 +210,7 @@ class Normed(Wide):
         (NoCritic, "has no submodule 'critic'"),
         (Wide, r"the actor gives \(2, 4\).* expected \(2, 2\)"),
         (Normed, "BatchNorm1d at critic.0"),
+        (Heavy, "Sequential takes 64.1 MB as a policy, actors load 64 MB"),
         (lambda its: 5, "makes no torch module"),
     ],
 )
