@@ -1,9 +1,10 @@
-"""What a first training returns, beside Stable-Baselines3's default PPO at equal steps.
+"""What a first training returns, beside Stable-Baselines3's defaults at equal steps.
 
     python -m benchmarks first_results
     python -m benchmarks first_results --only CartPole-v1 Acrobot-v1 --seeds 5
     python -m benchmarks first_results --only Pendulum-v1 --contestants nitro \
         --set hyperparameters.learning_rate=1e-3 --out benchmarks/results/first_results_tried.jsonl
+    python -m benchmarks first_results --algorithm sac --seeds 3
 
 Ours is the job that `nitro train ENV --total-steps N` submits; theirs is `PPO("MlpPolicy", env)`.
 Both then play the same 20 episodes with the policy of the last update and its most likely actions.
@@ -21,6 +22,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from benchmarks.environment import describe_environment
 from benchmarks.measurement import progress
@@ -68,6 +71,13 @@ STEPS = {
     "Benchmarks/HighwayFast-v0": 20_000,
 }
 """Environment steps by environment. The last two need packages, see `flattened.py`."""
+SAC_STEPS = {"Pendulum-v1": 10_000, "Hopper-v5": 30_000}
+"""As few as two cores bear: each step takes a gradient step."""
+_EQUAL: dict[str, dict[str, JsonValue]] = {
+    "ppo": {},
+    "sac": {"hyperparameters.learning_starts": 100},
+}
+"""Where our job would have another value than theirs, and few steps show nothing but that."""
 _MODULES = ("road", "flattened")
 """Of this folder: they register environments."""
 _PACKAGES = [f"benchmarks.{name}" for name in _MODULES]
@@ -77,7 +87,10 @@ _FIRST_SEED = 1_000_000
 """Of those episodes: far from the seeds that runs train with."""
 _QUICK_STEPS = 4096
 _PEER_SCRIPT = Path(__file__).parent / "peers" / "stable_baselines3_default.py"
-_RESULTS = Path(__file__).parent / "results" / "first_results.jsonl"
+_RESULTS = {
+    "ppo": Path(__file__).parent / "results" / "first_results.jsonl",
+    "sac": Path(__file__).parent / "results" / "first_results_sac.jsonl",
+}
 _PAGE = Path(__file__).parents[1] / "docs" / "results" / "first_results.md"
 
 
@@ -85,8 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make the runs that are missing; returns 1 if one could not be made."""
     options = parser().parse_args(arguments)
     if options.page:
-        _PAGE.write_text(page(_PAGE.read_text(encoding="utf-8"), options.out), encoding="utf-8")
+        text = _PAGE.read_text(encoding="utf-8")
+        _PAGE.write_text(page(text, options.out or _RESULTS["ppo"]), encoding="utf-8")
         return 0
+    options.out = options.out or _RESULTS[options.algorithm]
     try:
         if not options.quick:
             return _run(options, options.runs_dir)
@@ -105,6 +120,9 @@ def page(text: str, results: Path) -> str:
     """Return a page with tables of the runs made so far between their marks."""
     tables = {
         "first results": markdown_table(comparisons(read_results(results))),
+        "sac": markdown_table(
+            comparisons(read_results(results.with_name(f"{results.stem}_sac.jsonl")))
+        ),
         "tried": tried_table(read_results(results.with_name(f"{results.stem}_tried.jsonl"))),
     }
     for name, table in tables.items():
@@ -115,15 +133,17 @@ def page(text: str, results: Path) -> str:
     return text
 
 
-def first_result_spec(env_id: str, *, steps: int, seed: int, assignments: Sequence[str]) -> JobSpec:
+def first_result_spec(
+    env_id: str, *, steps: int, seed: int, assignments: Sequence[str], algorithm: str = "ppo"
+) -> JobSpec:
     """Return the job of one seed: what the command line would submit.
 
     Raises:
         CommandError: An assignment is wrong.
     """
-    return train_spec(
-        options={"env_id": env_id, "seed": seed}, assignments=assignments, total_steps=steps
-    )
+    options: dict[str, JsonValue] = {"env_id": env_id, "seed": seed, "algorithm": algorithm}
+    options |= _EQUAL[algorithm]
+    return train_spec(options=options, assignments=assignments, total_steps=steps)
 
 
 def _run(options: argparse.Namespace, runs_dir: Path) -> int:
@@ -133,7 +153,7 @@ def _run(options: argparse.Namespace, runs_dir: Path) -> int:
         for contestant, spec, steps in _missing(options):
             try:
                 if contestant != "nitro":
-                    found = _theirs(spec.env_id, steps=steps, seed=spec.seed)
+                    found = _theirs(spec, steps=steps)
                 else:
                     if trainer is None:
                         opened = SeedTrainer.opened(runs_dir, packages=_PACKAGES)
@@ -154,11 +174,16 @@ def _run(options: argparse.Namespace, runs_dir: Path) -> int:
 
 def _missing(options: argparse.Namespace) -> Iterator[tuple[ContestantName, JobSpec, int]]:
     """Yield the runs to make: who, the job of ours, and the steps of either."""
+    usual = {"ppo": STEPS, "sac": SAC_STEPS}[options.algorithm]
     for seed in range(options.first_seed, options.seeds + 1):
-        for env_id in options.only or STEPS:
-            steps = _QUICK_STEPS if options.quick else options.steps or STEPS[env_id]
+        for env_id in options.only or usual:
+            steps = _QUICK_STEPS if options.quick else options.steps or usual[env_id]
             spec = first_result_spec(
-                env_id, steps=steps, seed=seed, assignments=options.assignments
+                env_id,
+                steps=steps,
+                seed=seed,
+                assignments=options.assignments,
+                algorithm=options.algorithm,
             )
             for contestant in options.contestants:
                 settings = settings_of(spec) if contestant == "nitro" else ""
@@ -210,12 +235,12 @@ def _played(folder: Path) -> Iterator[float]:
             yield float(evaluate_episode(task, env, policy).episode_return)
 
 
-def _theirs(env_id: str, *, steps: int, seed: int) -> FirstResult:
+def _theirs(spec: JobSpec, *, steps: int) -> FirstResult:
     environment = describe_environment()
     # -I: neither our packages nor the user's can shadow the peer's.
-    command = [str(peer_python(PeerSettings())), "-I", str(_PEER_SCRIPT), env_id]
-    command += [str(steps), str(seed), "--episodes", str(_EPISODES)]
-    command += ["--first-seed", str(_FIRST_SEED)]
+    command = [str(peer_python(PeerSettings())), "-I", str(_PEER_SCRIPT), spec.env_id]
+    command += [str(steps), str(spec.seed), "--episodes", str(_EPISODES)]
+    command += ["--first-seed", str(_FIRST_SEED), "--algorithm", spec.algorithm]
     command += [f"--module={Path(__file__).with_name(f'{name}.py')}" for name in _MODULES]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=one_thread, check=False)
@@ -224,9 +249,9 @@ def _theirs(env_id: str, *, steps: int, seed: int) -> FirstResult:
     # Some simulators greet on standard output.
     answer = json.loads(done.stdout.splitlines()[-1])
     return FirstResult(
-        env_id=env_id,
+        env_id=spec.env_id,
         contestant="stable-baselines3",
-        seed=seed,
+        seed=spec.seed,
         steps=steps,
         environment=environment,
         **answer,
@@ -252,12 +277,13 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     arguments = argparse.ArgumentParser(
         prog="python -m benchmarks first_results",
-        description="Train first jobs and Stable-Baselines3's default PPO for equal steps.",
+        description="Train first jobs and Stable-Baselines3's defaults for equal steps.",
         epilog="example: python -m benchmarks first_results --only CartPole-v1 --seeds 5",
     )
     arguments.add_argument(
         "--only", nargs="+", metavar="ENV", help="default: all of the table, in its order"
     )
+    arguments.add_argument("--algorithm", choices=_RESULTS, default="ppo", help="of both")
     arguments.add_argument("--seeds", type=positive, default=5, help="trains seeds up to this")
     arguments.add_argument("--first-seed", type=positive, default=1)
     arguments.add_argument("--steps", type=positive, help="default: the table's of each")
@@ -273,7 +299,7 @@ def parser() -> argparse.ArgumentParser:
         help="any field of our job; repeatable",
     )
     arguments.add_argument("--runs-dir", type=Path, default=Path("runs/first_results"))
-    arguments.add_argument("--out", type=Path, default=_RESULTS, help="the JSON lines")
+    arguments.add_argument("--out", type=Path, help="the JSON lines; default: the algorithm's")
     arguments.add_argument("--page", action="store_true", help="write the page; train nothing")
     arguments.add_argument("--quick", action="store_true", help="smoke run; saves nothing")
     return arguments

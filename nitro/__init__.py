@@ -1,4 +1,4 @@
-"""Train RL agents with PPO, IMPACT, IMPALA or SAC: one learner, as many actors as each round needs.
+"""Train RL agents: one learner, and as many actors as each round needs.
 
     import nitro
 

@@ -1,11 +1,11 @@
-"""Stable-Baselines3's PPO as it comes, then episodes with it; runs in the peers' interpreter.
+"""Stable-Baselines3's PPO or SAC as it comes, then episodes with it, in the peers' interpreter.
 
     python stable_baselines3_default.py ENV STEPS SEED --episodes 20 --first-seed 1000000
 
-Every hyper-parameter is the library's default: one environment, rounds of 2,048 steps. Writes one
-line of JSON to standard output: the returns of deterministic episodes with the policy of the last
-update, seconds of training, and versions. Episode i is reset with seed FIRST_SEED + i. Each
-`--module` is a file that is imported first, for environments that it registers.
+Every hyper-parameter is the library's default: one environment, PPO's rounds of 2,048 steps.
+Writes one line of JSON to standard output: the returns of deterministic episodes with the policy of
+the last update, seconds of training, and versions. Episode i is reset with seed FIRST_SEED + i.
+Each `--module` is a file that is imported first, for environments that it registers.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from typing import Any
 
 import gymnasium
 import torch
-from stable_baselines3 import PPO
+from stable_baselines3 import PPO, SAC
 
 NAMES = ("stable-baselines3", "torch", "gymnasium", "numpy", "mujoco", "box2d")
 
@@ -54,14 +54,16 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=1_000_000)
+    parser.add_argument("--algorithm", choices=("ppo", "sac"), default="ppo")
     parser.add_argument("--module", type=Path, action="append", default=[])
     options = parser.parse_args()
     torch.set_num_threads(1)  # small networks gain nothing from more
     for module in options.module:
         register(module)
-    model = PPO("MlpPolicy", options.env_id, seed=options.seed, device="cpu")
+    algorithm = {"ppo": PPO, "sac": SAC}[options.algorithm]
+    model = algorithm("MlpPolicy", options.env_id, seed=options.seed, device="cpu")
     start = time.perf_counter()
-    # The library rounds the steps up to whole rounds of 2,048.
+    # PPO's steps are rounded up to whole rounds.
     model.learn(total_timesteps=options.steps)
     train_s = time.perf_counter() - start
     env = gymnasium.make(options.env_id)

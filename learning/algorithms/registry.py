@@ -37,7 +37,13 @@ class Builder(Protocol):
         ...
 
 
-BUILDERS: dict[str, Builder] = {"ppo": Ppo, "impact": Impact, "impala": Impala, "sac": Sac}
+BUILDERS: dict[str, Builder] = {
+    "ppo": Ppo,
+    "impact": Impact,
+    "impala": Impala,
+    "sac": Sac,
+    "crossq": Sac,
+}
 
 
 def build_algorithm(

@@ -8,6 +8,7 @@ The learner *owes* `updates_per_step` gradient steps for every environment step 
 """
 
 import math
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,8 +20,10 @@ from learning.algorithms.saved_state import generator_from, require_same_form, r
 from learning.data.transitions import Replay, RowColumns, transitions
 from learning.detectors.detector import PolicySamples
 from learning.networks.building import PolicyPayload
+from learning.updates.crossq_steps import CrossqSteps
 from learning.updates.sac_steps import SacSteps
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.hyperparameters.crossq import CrossqHyperparameters
 from shared.hyperparameters.sac import SacHyperparameters
 from shared.policy.spec import PolicySpec
 from shared.trajectory.trajectory import Trajectory
@@ -61,7 +64,8 @@ class Sac:
         columns = RowColumns(math.prod(environment.observation.shape), len(environment.action.low))
         self._rule = hyperparameters
         self._spec = PolicySpec.of(environment, hyperparameters)
-        self._steps = SacSteps(columns, hyperparameters, seed=int(network_seed))
+        kind = CrossqSteps if isinstance(hyperparameters, CrossqHyperparameters) else SacSteps
+        self._steps = kind(columns, hyperparameters, seed=int(network_seed))
         self._generator = torch.Generator().manual_seed(int(step_seed))
         self.replay = Replay(
             width=columns.width, capacity=hyperparameters.kept_steps(columns.width)
@@ -130,7 +134,7 @@ class Sac:
                 "learning_rate may help"
             )
         lags, self._lags = self._lags or [0], []
-        stats = {name: sum(each[name] for each in finite) / len(finite) for name in finite[0]}
+        stats = {name: _mean_of(name, finite) for name in ChainMap(*finite)}
         return PolicyUpdate(
             stats=stats
             | {
@@ -145,7 +149,7 @@ class Sac:
     def policy_payload(self) -> PolicyPayload:
         """Return the present policy as the actors load it."""
         arrays = {}
-        for i, layer in enumerate(self._steps.networks.policy.networks[0]):
+        for i, layer in enumerate(self._steps.policy.plain_layers()):
             arrays[f"policy.{i}.weight"] = layer.weight.detach().numpy().copy()
             arrays[f"policy.{i}.bias"] = layer.bias.detach().numpy().copy()
         warming = self.replay.added < self._rule.learning_starts
@@ -202,3 +206,9 @@ class Sac:
     def _load(flats: Mapping[str, Tensor], arrays: StateArrays) -> None:
         for name, flat in flats.items():
             flat.copy_(torch.from_numpy(np.array(arrays[name])))
+
+
+def _mean_of(name: str, steps: Sequence[Mapping[str, float]]) -> float:
+    """Return a stat's mean over the steps that have it: not all of them step the policy."""
+    found = [stats[name] for stats in steps if name in stats]
+    return sum(found) / len(found)

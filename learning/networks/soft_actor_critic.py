@@ -1,6 +1,6 @@
 """SAC's networks: a policy, two critics of state and action, and the critics' slow copies.
 
-The parameters of the policy lie in one flat buffer, those of both critics in another, so that an
+The parameters of the policy lie in one flat buffer, those of both critics in another. So an
 optimiser step and a step of the slow copies are one operation each. Every weight is a leaf of
 autograd that writes its gradient into a buffer of the same layout.
 
@@ -8,7 +8,7 @@ Legend: N samples; O numbers of an observation; A action size; P parameters.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -16,6 +16,9 @@ from torch import Tensor
 
 from learning.networks.blocks import Layer, forward
 from shared.policy.blocks import Dense
+
+Outputs = Callable[[Tensor], tuple[Tensor, ...]]
+"""What several networks give for the same inputs: # [N, outputs] each."""
 
 
 class FlatMlps:
@@ -43,14 +46,9 @@ class FlatMlps:
         )
         """The layers of each."""
 
-    def initialise(self, generator: torch.Generator) -> None:
-        """Draw weights and biases uniformly within 1 / sqrt(inputs), as torch's own layers are."""
-        with torch.no_grad():
-            for layers in self.networks:
-                for layer in layers:
-                    bound = 1.0 / math.sqrt(layer.weight.shape[1])
-                    layer.weight.uniform_(-bound, bound, generator=generator)
-                    layer.bias.uniform_(-bound, bound, generator=generator)
+    def plain_layers(self) -> Sequence[Layer]:
+        """Return the first network's layers."""
+        return self.networks[0]
 
     def outputs(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """Return what each network gives for the same inputs: # [N, outputs] each."""
@@ -63,39 +61,19 @@ class FlatMlps:
         return self.gradient
 
 
-class SoftActorCritic:
-    """The policy, the critics and their targets."""
-
-    def __init__(
-        self,
-        policy: Sequence[Dense],
-        critic: Sequence[Dense],
-        *,
-        seed: int,
-    ) -> None:
-        """Initialise them; targets begin as the critics are.
-
-        Args:
-            policy: Blocks from observations # [N, O] to outputs # [N, 2A].
-            critic: Blocks of each critic, from an observation and an action to a value.
-            seed: Of the first weights; torch's global random state is left alone.
-        """
-        self.policy = FlatMlps(policy, number=1)
-        self.critics = FlatMlps(critic, number=2)
-        self.targets = FlatMlps(critic, number=2)
-        generator = torch.Generator().manual_seed(seed)
-        self.policy.initialise(generator)
-        self.critics.initialise(generator)
-        self.targets.flat.copy_(self.critics.flat)
-
-    def policy_outputs(self, observation: Tensor) -> Tensor:
-        """Return the parameters of the actions' distributions # [N, 2A] at some observations."""
-        return self.policy.outputs(observation)[0]
+@torch.no_grad()
+def initialise(seed: int, *mlps: FlatMlps) -> None:
+    """Draw weights and biases uniformly within 1 / sqrt(inputs), as torch's own layers are."""
+    generator = torch.Generator().manual_seed(seed)
+    for layer in (layer for each in mlps for layers in each.networks for layer in layers):
+        bound = 1.0 / math.sqrt(layer.weight.shape[1])
+        layer.weight.uniform_(-bound, bound, generator=generator)
+        layer.bias.uniform_(-bound, bound, generator=generator)
 
 
-def values(critics: FlatMlps, observation: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+def values(outputs: Outputs, observation: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
     """Return both critics' values # [N] of actions # [N, A] at observations # [N, O]."""
-    first, second = critics.outputs(torch.cat((observation, action), dim=1))
+    first, second = outputs(torch.cat((observation, action), dim=1))
     return first.squeeze(1), second.squeeze(1)
 
 

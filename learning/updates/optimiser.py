@@ -12,7 +12,7 @@ from torch import Tensor
 from learning.arrays import Floats
 from learning.updates.gradient import Gradient
 
-_BETA1, _BETA2 = 0.9, 0.999
+_BETA2 = 0.999
 """Decay of the moments, as everybody has them."""
 
 TotalSquare = Callable[[float], float]
@@ -31,6 +31,8 @@ class AdamRule:
     """Added to the root of the second moment."""
     gradient_norm_max: float
     """Longer gradients are cut to this length; 0 cuts none."""
+    beta1: float = 0.9
+    """Decay of the first moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +198,7 @@ class FlatAdam:
             [],
             [self._moments["step"]],
             lr=self._rule.learning_rate,
-            beta1=_BETA1,
+            beta1=self._rule.beta1,
             beta2=_BETA2,
             weight_decay=0.0,
             eps=self._rule.epsilon,

@@ -4,26 +4,31 @@ Haarnoja et al., "Soft actor-critic algorithms and applications", arXiv 1812.059
 9 and 18. The order is that of Stable-Baselines3; all three use the temperature from before the
 step. Autograd defines every gradient and computes it.
 
-Legend: N samples; W numbers of a row; A action size.
+Legend: N samples; W numbers of a row; O numbers of an observation; A action size; P parameters.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from learning.data.transitions import RowColumns
-from learning.networks.soft_actor_critic import SoftActorCritic, values
+from learning.networks.soft_actor_critic import FlatMlps, initialise, values
 from learning.networks.squashed_gaussian import squashed_sample
 from learning.updates.gradient import Gradient
 from learning.updates.optimiser import AdamRule, FlatAdam
 from shared.hyperparameters.sac import SacHyperparameters
-from shared.policy.blocks import dense_blocks
+from shared.policy.blocks import Dense, dense_blocks
 
 
 class SacSteps:
     """The networks, the temperature and their optimisers."""
+
+    policy: FlatMlps
+    """From observations # [N, O] to the parameters of the actions' distributions # [N, 2A]."""
+    critics: FlatMlps
+    """Two, from an observation and an action to a value."""
 
     def __init__(self, columns: RowColumns, rule: SacHyperparameters, *, seed: int) -> None:
         """Initialise them, the first weights from the seed."""
@@ -35,19 +40,22 @@ class SacSteps:
             dense_blocks(sizes, activation=rule.activation, layer_norm=rule.layer_norm)
             for sizes in (policy_sizes, critic_sizes)
         )
-        self.networks = SoftActorCritic(policy, critic, seed=seed)
+        followers = self._build(policy, critic, seed=seed)
         self._rule = rule
         self._log_temperature = torch.full((1,), math.log(rule.first_temperature))
         learned = {
-            "policy": self.networks.policy.flat,
-            "critics": self.networks.critics.flat,
+            "policy": self.policy.flat,
+            "critics": self.critics.flat,
             "temperature": self._log_temperature,
         }
         adam = AdamRule(
-            learning_rate=rule.learning_rate, epsilon=rule.adam_epsilon, gradient_norm_max=0.0
+            learning_rate=rule.learning_rate,
+            epsilon=rule.adam_epsilon,
+            gradient_norm_max=0.0,
+            beta1=rule.adam_beta1,
         )
         self._adams = {name: FlatAdam(flat, rule=adam) for name, flat in learned.items()}
-        self.flats = learned | {"targets": self.networks.targets.flat}
+        self.flats = learned | followers
         """What another job can begin with, by name."""
         self.moments = {
             f"{name}.{moment}": flat
@@ -67,52 +75,89 @@ class SacSteps:
             adam.steps = int(scalars[f"{name}.adam_step"])
 
     def take(self, rows: Tensor, noises: Tensor) -> dict[str, float] | None:
-        """Take one gradient step of everything; None where a part of it was not finite.
+        """Take one gradient step of the critics, and of the rest where its turn has come.
 
         Args:
             rows: The minibatch. # [N, W]
             noises: For the actions at its observations, and at those after them. # [2, N, A]
+
+        Returns:
+            Stats of the parts that took a step; None where a part was not finite.
         """
-        nets, columns = self.networks, self.columns
-        observation = rows[:, columns.observation]
         temperature = float(self._log_temperature.exp())
-        target = self._target(rows, noises[1], temperature)
-        action, log_prob = squashed_sample(nets.policy_outputs(observation), noises[0])
+        critic_loss = self._critic_loss(rows, noises[1], temperature)
+        turn = self._adams["critics"].steps % self._rule.policy_delay == 0
+        critic = self._apply("critics", self.critics.differentiate(critic_loss), critic_loss)
+        policy: dict[str, float] | None = {}
+        if turn:
+            policy = self._policy_step(rows[:, self.columns.observation], noises[0], temperature)
+        if critic is None or policy is None:
+            return None
+        self._follow()
+        return {"critic_loss": critic[0], "critic_grad_norm": critic[1]} | policy
 
-        first, second = values(nets.critics, observation, rows[:, columns.action])
-        critic_loss = 0.5 * ((first - target).square().mean() + (second - target).square().mean())
-        critic = self._apply("critics", nets.critics.differentiate(critic_loss), critic_loss)
-
-        value = torch.minimum(*values(nets.critics, observation, action))
-        policy_loss = (temperature * log_prob - value).mean()
-        policy = self._apply("policy", nets.policy.differentiate(policy_loss), policy_loss)
-
+    def _policy_step(
+        self, observation: Tensor, noise: Tensor, temperature: float
+    ) -> dict[str, float] | None:
+        """Step the policy and the temperature; None where a part was not finite."""
+        action, log_prob = squashed_sample(self._training_outputs(observation), noise)
+        value = torch.minimum(*values(self.critics.outputs, observation, action))
+        loss = (temperature * log_prob - value).mean()
+        policy = self._apply("policy", self.policy.differentiate(loss), loss)
         entropy = -float(log_prob.detach().mean())
         # Of -log(temperature) * (log pi + target entropy), whose gradient that is.
         surplus = torch.tensor([entropy - self._rule.target_entropy * self.columns.action_size])
-        if self._apply("temperature", surplus, surplus[0]) is None or not (critic and policy):
+        if self._apply("temperature", surplus, surplus[0]) is None or policy is None:
             return None
-        nets.targets.flat.lerp_(nets.critics.flat, self._rule.target_rate)
         return {
-            "critic_loss": critic[0],
             "policy_loss": policy[0],
             "entropy": entropy,
             "temperature": temperature,
             "value": float(value.detach().mean()),
-            "critic_grad_norm": critic[1],
             "grad_norm": policy[1],
         }
 
-    @torch.no_grad()
-    def _target(self, rows: Tensor, noise: Tensor, temperature: float) -> Tensor:
-        """Return what the critics are to say of a minibatch's actions # [N]."""
-        nets, columns = self.networks, self.columns
-        following = rows[:, columns.following]
-        action, log_prob = squashed_sample(nets.policy_outputs(following), noise)
-        value = torch.minimum(*values(nets.targets, following, action)) - temperature * log_prob
-        return rows[:, columns.reward] + self._rule.discount * rows[:, columns.goes_on] * value
+    def _build(
+        self, policy: Sequence[Dense], critic: Sequence[Dense], *, seed: int
+    ) -> dict[str, Tensor]:
+        """Make the networks; return what follows them without an optimiser, by name."""
+        self.policy = FlatMlps(policy, number=1)
+        self.critics, self._targets = (FlatMlps(critic, number=2) for _ in range(2))
+        initialise(seed, self.policy, self.critics)
+        self._targets.flat.copy_(self.critics.flat)
+        return {"targets": self._targets.flat}
+
+    def _training_outputs(self, observation: Tensor) -> Tensor:
+        """Return what the policy gives # [N, 2A] where it is to be learned."""
+        return self.policy.outputs(observation)[0]
+
+    def _critic_loss(self, rows: Tensor, noise: Tensor, temperature: float) -> Tensor:
+        """Return half the mean squared error of either critic, added."""
+        columns = self.columns
+        with torch.no_grad():
+            following = rows[:, columns.following]
+            action, log_prob = squashed_sample(self.policy.outputs(following)[0], noise)
+            value = torch.minimum(*values(self._targets.outputs, following, action))
+            target = self._target(rows, value - temperature * log_prob)
+        both = values(self.critics.outputs, rows[:, columns.observation], rows[:, columns.action])
+        return half_squared_errors(both, target)
+
+    def _target(self, rows: Tensor, soft_value: Tensor) -> Tensor:
+        """Return what the critics are to say of a minibatch's actions # [N], given what follows."""
+        goes_on = rows[:, self.columns.goes_on]
+        return rows[:, self.columns.reward] + self._rule.discount * goes_on * soft_value
+
+    def _follow(self) -> None:
+        """Let the slow copies follow the critics."""
+        self._targets.flat.lerp_(self.critics.flat, self._rule.target_rate)
 
     def _apply(self, name: str, gradient: Tensor, loss: Tensor) -> list[float] | None:
         """Step along a gradient; return the loss and its length, or None without a step."""
         stats = loss.detach().reshape(1)
         return self._adams[name].apply(Gradient(flat=gradient, stats=stats))
+
+
+def half_squared_errors(both: tuple[Tensor, Tensor], target: Tensor) -> Tensor:
+    """Return those of both critics' values # [N], each halved and averaged, added."""
+    first, second = both
+    return 0.5 * ((first - target).square().mean() + (second - target).square().mean())

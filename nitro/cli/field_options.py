@@ -60,8 +60,9 @@ FIELD_OPTIONS = (
     _job(
         "algorithm",
         str,
-        "Learning algorithm; rounds of all but ppo overlap. sac is for continuous actions.",
-        metavar="ppo|impact|impala|sac",
+        "Learning algorithm; rounds of all but ppo overlap. sac and crossq are for continuous "
+        "actions.",
+        metavar="ppo|impact|impala|sac|crossq",
     ),
     _job(
         "preset",

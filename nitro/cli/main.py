@@ -140,7 +140,7 @@ def presets(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="ppo, impact, impala, sac, or an environment; default: all presets.",
+            help="ppo, impact, impala, sac, crossq, or an environment; default: all presets.",
             show_default=False,
         ),
     ] = None,

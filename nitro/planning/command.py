@@ -93,6 +93,7 @@ def _job(
     from nitro.planning.known_steps import steps_to_return
     from nitro.spec.starting_job import train_spec
     from nitro.spec.total_steps import parse_steps, planned_steps
+    from shared.hyperparameters.presets import ALGORITHMS
 
     if to_return is not None and total_steps is not None:
         raise CommandError("--to-return: give it or --total-steps, not both")
@@ -106,11 +107,11 @@ def _job(
         typer.echo(f"{known.steps:,} steps to {to_return:g}, as in {known.source}", err=True)
         spec = job(known.steps)
     planned = planned_steps(spec)
-    # SAC's rounds overlap, too, but each is learned from as a whole: its minutes are a bound.
-    if planned is None or (spec.open_rounds > 1 and spec.algorithm != "sac"):
+    # Rounds of SAC and CrossQ overlap, too, but are learned from as a whole: minutes are a bound.
+    if planned is None or (spec.open_rounds > 1 and not ALGORITHMS[spec.algorithm].replays):
         raise CommandError(
-            "--set: a plan is of rounds that are alike and come one after another: use ppo or sac, "
-            "and samples_per_round or a fixed number of actors"
+            "--set: a plan is of rounds that are alike and come one after another: use ppo, sac or "
+            "crossq, and samples_per_round or a fixed number of actors"
         )
     return spec, planned
 

@@ -76,7 +76,7 @@ def train(
         total_steps: Environment steps to make, in place of `rounds`.
         rounds: Policy updates to make.
         seed: Equal seeds train equal policies.
-        algorithm: `ppo`, `impact`, `impala` or `sac`.
+        algorithm: `ppo`, `impact`, `impala`, `sac` or `crossq`.
         preset: Hyper-parameters to start from: `standard` or `paper`.
         budget_usd: The most the job may cost, as projected to AWS; default: 5 with an API, no cap
             on this machine.

@@ -22,7 +22,7 @@ from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
 from shared.contracts.scaling_spec import OwnChoice
 from shared.hyperparameters.common import Hyperparameters
 from shared.hyperparameters.horizons import STANDARD_HORIZONS, Horizon, preset_horizon
-from shared.hyperparameters.presets import Preset, complete_sets
+from shared.hyperparameters.presets import ALGORITHMS, Preset, complete_sets
 
 _IS_ENVIRONMENT = re.compile(r"-v\d+$|/")
 _SOURCE = re.compile(r"\b(Paper|Standard): (.+?)\.(?= Paper:| Standard:|$)")
@@ -136,7 +136,7 @@ def preset_reports(name: str | None = None, preset: str | None = None) -> list[P
             warm=PRESET_WARM[kind],
             learner=PRESET_LEARNER[kind],
             own=PRESET_OWN[kind],
-            horizons=STANDARD_HORIZONS if kind == "standard" and of != "sac" else {},
+            horizons=STANDARD_HORIZONS if kind == "standard" and not ALGORITHMS[of].replays else {},
             hyperparameters=_rows(values, preset=kind),
         )
         for images in (False, True)

@@ -68,10 +68,10 @@ _BIPEDAL = StartingJob(
     reason="BipedalWalker, docs/results/first_results.md",
 )
 _ATARI = StartingJob(samples_per_round=1024)
-_SAC_FEWER_STEPS = 5
-"""SAC learns from fewer steps, and takes a gradient step for each."""
-_SAC_ROUND = 256
-"""Steps of its rounds: its actors' policy is as many gradient steps old, at most twice."""
+_REPLAYED_FEWER_STEPS = 5
+"""SAC and CrossQ learn from fewer steps, and take a gradient step for each."""
+_REPLAYED_ROUND = 256
+"""Steps of their rounds: their actors' policy is as many gradient steps old, at most twice."""
 _BY_NAME: Mapping[str, StartingJob] = {
     "ALE/": _ATARI,
     **dict.fromkeys(("Acrobot-", "CartPole-", "MountainCar-"), _DISCRETE),
@@ -88,10 +88,10 @@ def starting_job(env_id: str, algorithm: str = "ppo") -> StartingJob:
     """Return how long and how to train on an environment of which nothing but its name is known."""
     named = (job for prefix, job in _BY_NAME.items() if env_id.startswith(prefix))
     usual = next(named, StartingJob())
-    if algorithm != "sac":
+    if algorithm not in ALGORITHMS or not ALGORITHMS[algorithm].replays:
         return usual
-    fewer = usual.total_steps // _SAC_FEWER_STEPS
-    return replace(usual, total_steps=fewer, samples_per_round=_SAC_ROUND)
+    fewer = usual.total_steps // _REPLAYED_FEWER_STEPS
+    return replace(usual, total_steps=fewer, samples_per_round=_REPLAYED_ROUND)
 
 
 def train_spec(

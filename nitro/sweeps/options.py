@@ -50,7 +50,7 @@ Assignments = Annotated[
     list[str] | None,
     _job("--set", metavar="PATH=VALUE", help="A field that all jobs have; repeatable."),
 ]
-Algorithm = Annotated[str | None, _job(metavar="ppo|impact|impala|sac", help="Of all jobs.")]
+Algorithm = Annotated[str | None, _job(metavar="ppo|impact|impala|sac|crossq", help="Of all jobs.")]
 Preset = Annotated[str | None, _job(metavar="paper|standard", help="Of all jobs.")]
 SweepName = Annotated[str | None, _job(help="What to call the sweep.")]
 

@@ -218,7 +218,7 @@ class JobSpec(EnvironmentRef):
     envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     """Environments that one actor steps side by side (B)."""
     rounds_in_flight: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
-    """Rounds open at a time, for IMPACT, IMPALA and SAC. 1 waits for each round, as PPO always
+    """Rounds open at a time, for all algorithms but PPO. 1 waits for each round, as PPO always
     does."""
     actors: ActorRange = ActorRange()
     scaling: Scaling = NitroScaling()

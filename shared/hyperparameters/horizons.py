@@ -8,7 +8,7 @@ better where they are cut. `nitro experiment run horizon` measures it; decision 
 import re
 from typing import Literal
 
-from shared.hyperparameters.presets import Preset
+from shared.hyperparameters.presets import ALGORITHMS, Preset
 
 Horizon = int | Literal["limit", "fragment"]
 
@@ -20,10 +20,10 @@ _VERSION = re.compile(r"-v\d+$")
 def preset_horizon(preset: Preset, env_id: str = "", algorithm: str = "ppo") -> Horizon:
     """Return a preset's horizon: `fragment` in `paper`, where each fragment begins with a reset.
 
-    Without `env_id` it is that of all environments that have none of their own. SAC has whole
-    episodes, as its authors: its fragments are of few steps.
+    Without `env_id` it is that of all environments that have none of their own. SAC and
+    CrossQ have whole episodes, as their authors: their fragments are of few steps.
     """
-    if algorithm == "sac":
+    if ALGORITHMS[algorithm].replays:
         return "limit"
     if preset == "paper":
         return "fragment"

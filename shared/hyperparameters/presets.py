@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.message import NEW, plain
-from shared.hyperparameters import impact, impala, ppo, sac
+from shared.hyperparameters import crossq, impact, impala, ppo, sac
 from shared.hyperparameters.common import Hyperparameters
 
 Preset = Literal["paper", "standard"]
@@ -48,6 +48,8 @@ class AlgorithmTraits:
     """Whether learner functions compute its gradients."""
     objectives: frozenset[str] = frozenset({"surrogate"})
     """Values of `detector.objective` that are defined for it; empty where nothing is measured."""
+    replays: bool = False
+    """Whether it learns from single steps, each drawn again and again: then a round is few."""
     needs_boxes: bool = False
     """Whether actions must be continuous and observations vectors."""
 
@@ -89,6 +91,14 @@ ALGORITHMS: dict[str, AlgorithmTraits] = {
         on_policy=False,
         objectives=frozenset(),
         needs_boxes=True,
+        replays=True,
+    ),
+    "crossq": AlgorithmTraits(
+        presets={"paper": crossq.PAPER, "standard": crossq.STANDARD},
+        on_policy=False,
+        objectives=frozenset(),
+        needs_boxes=True,
+        replays=True,
     ),
 }
 """Every algorithm by its name."""

@@ -25,6 +25,11 @@ class SacHyperparameters(Hyperparameters):
     learning_rate: PositiveFloat = 3e-4
     """Adam's step size, of the policy, the critics and the temperature alike. Paper: Haarnoja.
     Standard: Haarnoja."""
+    adam_beta1: Annotated[Number, Field(ge=0, lt=1)] = 0.9
+    """Decay of Adam's running mean of gradients. Paper: Haarnoja. Standard: Haarnoja."""
+    policy_delay: PositiveInt = 1
+    """Gradient steps of the critics for each one of the policy and the temperature. Paper:
+    Haarnoja. Standard: Haarnoja."""
     minibatch_size: PositiveInt = 256
     """Steps drawn from the replay for a gradient step. Paper: Haarnoja. Standard: Haarnoja."""
     updates_per_step: PositiveFloat = 1.0

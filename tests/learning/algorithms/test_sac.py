@@ -11,6 +11,7 @@ from torch.distributions import Independent, Normal, TanhTransform, TransformedD
 
 from learning.algorithms.policy_update import StateArrays
 from learning.algorithms.sac import CHUNK, Sac
+from shared.hyperparameters.crossq import CrossqHyperparameters
 from shared.hyperparameters.sac import SacHyperparameters
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory.trajectory import Trajectory
@@ -19,6 +20,13 @@ from tests.learning.trajectories import CONTINUOUS, DISCRETE
 
 RULE = SacHyperparameters(
     hidden_sizes=(16, 12), minibatch_size=32, learning_rate=3e-3, learning_starts=20
+)
+CROSSQ = CrossqHyperparameters(
+    hidden_sizes=(16, 12),
+    value_hidden_sizes=(),
+    minibatch_size=32,
+    learning_rate=3e-3,
+    learning_starts=20,
 )
 OBSERVATION, ACTION, STEPS = 5, 2, 24
 
@@ -62,14 +70,20 @@ class Naive:
 
     def __init__(self, arrays: StateArrays, rule: SacHyperparameters) -> None:
         self.rule = rule
-        (self.policy,) = _modules(arrays["policy"], OBSERVATION, rule.hidden_sizes, 2 * ACTION)
+        normalised = isinstance(rule, CrossqHyperparameters)
+        (self.policy,) = _modules(
+            arrays["policy"], OBSERVATION, rule.hidden_sizes, 2 * ACTION, normalised=normalised
+        )
+        # Without slow copies the critics are their own.
         self.critics, self.targets = (
-            _modules(arrays[name], OBSERVATION + ACTION, rule.hidden_sizes, 1)
-            for name in ("critics", "targets")
+            _modules(
+                arrays[name], OBSERVATION + ACTION, rule.hidden_sizes, 1, normalised=normalised
+            )
+            for name in ("critics", "critics" if normalised else "targets")
         )
         self.log_alpha = torch.tensor(arrays["temperature"]).double().requires_grad_()
         self.optimisers = [
-            torch.optim.Adam(parameters, lr=rule.learning_rate)
+            torch.optim.Adam(parameters, lr=rule.learning_rate, betas=(rule.adam_beta1, 0.999))
             for parameters in (
                 [self.log_alpha],
                 [p for critic in self.critics for p in critic.parameters()],
@@ -118,8 +132,67 @@ class Naive:
                 old.data = 0.995 * old.data + 0.005 * fresh.data
 
 
+class NaiveCrossq(Naive):
+    """CrossQ as its paper's figure 2 writes it down, by the same means."""
+
+    num_steps = 0
+
+    def step(self, minibatch: NDArray[np.float64], noises: Tensor) -> None:
+        rows = torch.tensor(minibatch)
+        seen, following, action, reward, goes_on = torch.split(rows, [5, 5, 2, 1, 1], dim=1)
+        alpha = self.log_alpha.exp().detach()
+        after, after_log_prob = (each.detach() for each in self.act(following, noises[1]))
+        inputs = torch.cat([torch.cat([seen, action], 1), torch.cat([following, after], 1)])
+        _training(self.critics, True)
+        now, then = zip(*(critic(inputs)[:, 0].chunk(2) for critic in self.critics), strict=True)
+        _training(self.critics, False)
+        soft = torch.min(*then).detach() - alpha * after_log_prob
+        target = reward[:, 0] + 0.99 * goes_on[:, 0] * soft
+        loss = torch.stack([0.5 * ((value - target) ** 2).mean() for value in now]).sum()
+        self.optimise(1, loss)
+        if self.num_steps % 3 == 0:
+            _training([self.policy], True)
+            acted, log_prob = self.act(seen, noises[0])
+            _training([self.policy], False)
+            self.optimise(2, (alpha * log_prob - self.value(self.critics, seen, acted)).mean())
+            surplus = log_prob.detach() + ACTION * self.rule.target_entropy
+            self.optimise(0, -(self.log_alpha * surplus).mean())
+        self.num_steps += 1
+
+    def optimise(self, index: int, loss: Tensor) -> None:
+        self.optimisers[index].zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimisers[index].step()
+
+
+class Normalise(nn.Module):
+    """Batch normalisation without gain and bias; variances are those of the minibatch alone."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.mean, self.variance = torch.zeros(size).double(), torch.ones(size).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, variance = self.mean, self.variance
+        if self.training:
+            mean, variance = x.mean(0), ((x - x.mean(0)) ** 2).mean(0)
+            self.mean = 0.99 * self.mean + 0.01 * mean.detach()
+            self.variance = 0.99 * self.variance + 0.01 * variance.detach()
+        return (x - mean) / (variance + 1e-3) ** 0.5
+
+
+def _training(modules: list[nn.Sequential], on: bool) -> None:
+    for module in modules:
+        module.train(on)
+
+
 def _modules(
-    flat: NDArray[np.generic], inputs: int, hidden: tuple[int, ...], outputs: int
+    flat: NDArray[np.generic],
+    inputs: int,
+    hidden: tuple[int, ...],
+    outputs: int,
+    *,
+    normalised: bool = False,
 ) -> list[nn.Sequential]:
     left, found = torch.tensor(flat.astype(np.float64)), []
     while len(left):
@@ -129,8 +202,8 @@ def _modules(
             layer = nn.Linear(i, o, dtype=torch.float64)
             layer.weight.data, layer.bias.data = left[: i * o].reshape(o, i), left[i * o :][:o]
             left = left[i * o + o :]
-            modules += [layer, nn.ReLU()]
-        found.append(nn.Sequential(*modules[:-1]))
+            modules += [Normalise(i), layer, nn.ReLU()] if normalised else [layer, nn.ReLU()]
+        found.append(nn.Sequential(*modules[:-1]).eval())
     return found
 
 
@@ -138,11 +211,14 @@ def _double(array: NDArray[np.generic]) -> Tensor:
     return torch.from_numpy(array.astype(np.float64))
 
 
-def test_gradient_steps_are_those_of_a_naive_version_in_float64() -> None:
-    made = learner()
+@pytest.mark.parametrize(("rule", "kind"), [(RULE, Naive), (CROSSQ, NaiveCrossq)])
+def test_gradient_steps_are_those_of_a_naive_version_in_float64(
+    rule: SacHyperparameters, kind: type[Naive]
+) -> None:
+    made = learner(rule)
     made.add([trajectory(0), trajectory(1)])
     arrays, _ = made.state()
-    naive = Naive(arrays, RULE)
+    naive = kind(arrays, rule)
     generator = torch.Generator()
     generator.set_state(torch.from_numpy(np.array(arrays["generator"])))
     owed = 2 * STEPS - RULE.learning_starts
@@ -157,20 +233,27 @@ def test_gradient_steps_are_those_of_a_naive_version_in_float64() -> None:
     for name, modules in (
         ("policy", [naive.policy]),
         ("critics", naive.critics),
-        ("targets", naive.targets),
+        *([] if rule is CROSSQ else [("targets", naive.targets)]),
     ):
         expected = torch.cat([p.detach().flatten() for m in modules for p in m.parameters()])
         torch.testing.assert_close(_double(found[name]), expected, rtol=2e-4, atol=2e-5)
     log_alpha = naive.log_alpha.detach()
     torch.testing.assert_close(_double(found["temperature"]), log_alpha, rtol=1e-4, atol=0.0)
     assert not made.ready
+    # Actors have no normalisation of their own: it is in the weights.
+    policy = load_policy(*made.policy_payload())
+    observation = np.random.default_rng(0).standard_normal((50, OBSERVATION), np.float32)
+    with torch.no_grad():
+        mean = naive.policy(torch.from_numpy(observation).double())[:, :ACTION]
+    np.testing.assert_allclose(policy.mode(observation), torch.tanh(mean), atol=1e-4)
 
 
-def test_a_resumed_learner_goes_on_to_the_last_bit() -> None:
-    whole = learner()
+@pytest.mark.parametrize("rule", [RULE, CROSSQ])
+def test_a_resumed_learner_goes_on_to_the_last_bit(rule: SacHyperparameters) -> None:
+    whole = learner(rule)
     whole.add([trajectory(0), trajectory(1)])
     whole.update()
-    resumed = restored(whole)
+    resumed = restored(whole, rule)
     for each in (whole, resumed):
         each.advance(1)
         each.add([trajectory(2, policy_version=1)])
@@ -193,19 +276,6 @@ def test_it_owes_a_gradient_step_for_each_step_behind_the_first_ones() -> None:
     while made.ready:
         taken.append(made.update().stats["gradient_steps"])
     assert taken == [CHUNK, 80 - CHUNK]
-
-
-def test_the_policy_acts_in_numpy_as_in_torch() -> None:
-    made = learner()
-    made.add([trajectory(0), trajectory(1)])
-    made.update()
-    arrays, _ = made.state()
-    (module,) = _modules(arrays["policy"], OBSERVATION, RULE.hidden_sizes, 2 * ACTION)
-    policy = load_policy(*made.policy_payload())
-    observation = np.random.default_rng(0).standard_normal((50, OBSERVATION), np.float32)
-    with torch.no_grad():
-        mean = module(torch.from_numpy(observation).double())[:, :ACTION]
-    np.testing.assert_allclose(policy.mode(observation), torch.tanh(mean), atol=1e-5)
 
 
 def test_a_step_that_is_not_finite_is_left_out_and_told() -> None:

@@ -1,0 +1,92 @@
+"""CrossQ's networks: what enters a linear layer is normalised, so that critics need no slow copies.
+
+Bhatt et al., "CrossQ: batch normalization in deep reinforcement learning for greater sample
+efficiency and simplicity", ICLR 2024, arXiv 1902.05605. The normalisation is that of Ioffe, "Batch
+renormalization", arXiv 1702.03275. It has no gain and bias: a linear layer follows, which has both.
+So a policy is published as plain layers, with the running statistics worked into their weights.
+
+Legend: N samples; F inputs of a layer.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from learning.networks.blocks import Layer, forward
+from learning.networks.soft_actor_critic import FlatMlps
+from shared.policy.blocks import Dense
+
+_EPSILON = 1e-3
+"""Added to variances. This and the next four: the authors' code, and Stable-Baselines3's in JAX."""
+_RATE = 0.01
+"""Part of the way that running statistics go towards those of a minibatch."""
+_WARM_UP = 100_000
+"""Minibatches that are normalised by their own statistics alone."""
+_MOST_SCALE = 3.0
+_MOST_SHIFT = 5.0
+"""How far a minibatch's deviation and mean may be from the running ones and still be corrected."""
+
+
+class NormalisedMlps(FlatMlps):
+    """Dense networks of the same sizes with a batch renormalisation before each layer."""
+
+    def __init__(self, blocks: Sequence[Dense], *, number: int) -> None:
+        """Lay so many networks of these blocks out, all zero."""
+        super().__init__(blocks, number=number)
+        sizes = [block.inputs for block in blocks] * number
+        self.statistics = torch.tensor([0.0, 1.0]).repeat_interleave(sum(sizes))
+        """Running means, then running variances, of all layers in a row."""
+        self.minibatches = torch.zeros(1)
+        """Normalised in training so far."""
+        means, variances = (torch.split(part, sizes) for part in self.statistics.chunk(2))
+        layers = [*zip(means, variances, strict=True)]
+        ends = range(0, len(layers) + 1, len(blocks))
+        self._running = [layers[start:end] for start, end in pairwise(ends)]
+
+    def outputs(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return what each network gives, by its running statistics: # [N, outputs] each."""
+        return self._outputs(inputs, training=False)
+
+    def training_outputs(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return what each gives by the statistics of these inputs; the running ones follow."""
+        outputs = self._outputs(inputs, training=True)
+        self.minibatches += 1
+        return outputs
+
+    def plain_layers(self) -> list[Layer]:
+        """Return the first network's layers with the running statistics worked into them."""
+        plain = []
+        for layer, (mean, variance) in zip(self.networks[0], self._running[0], strict=True):
+            weight = layer.weight.detach() / torch.sqrt(variance + _EPSILON)
+            plain.append(Layer(weight=weight, bias=layer.bias.detach() - weight @ mean))
+        return plain
+
+    def _outputs(self, inputs: Tensor, *, training: bool) -> tuple[Tensor, ...]:
+        warm = bool(self.minibatches >= _WARM_UP)
+        found = []
+        for layers, running in zip(self.networks, self._running, strict=True):
+            x = inputs
+            for block, layer, (mean, variance) in zip(self._blocks, layers, running, strict=True):
+                if training:
+                    x = _renormalised(x, mean, variance, warm=warm)
+                else:
+                    x = (x - mean) / torch.sqrt(variance + _EPSILON)
+                x = forward((block,), (layer,), x)
+            found.append(x)
+        return tuple(found)
+
+
+def _renormalised(x: Tensor, mean: Tensor, variance: Tensor, *, warm: bool) -> Tensor:
+    """Normalise a minibatch # [N, F]; move the running mean and variance # [F] towards its own."""
+    own_variance, own_mean = torch.var_mean(x, dim=0, correction=0)
+    deviation = torch.sqrt(own_variance + _EPSILON)
+    normalised = (x - own_mean) / deviation
+    with torch.no_grad():
+        usual = torch.sqrt(variance + _EPSILON)
+        scale = (deviation / usual).clamp(1.0 / _MOST_SCALE, _MOST_SCALE)
+        shift = ((own_mean - mean) / usual).clamp(-_MOST_SHIFT, _MOST_SHIFT)
+        mean.lerp_(own_mean, _RATE)
+        variance.lerp_(own_variance, _RATE)
+    return normalised * scale + shift if warm else normalised
