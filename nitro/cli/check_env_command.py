@@ -1,4 +1,4 @@
-"""`nitro check-env`: how episodes of an environment go on in another process."""
+"""`nitro check-env`: whether an environment's episodes can continue in another process."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shared.environments.building import Env
 
 _REPEATING_S = 10.0
-"""How long a game is played that is then repeated."""
+"""How long to play the episodes that are then repeated."""
 
 EXAMPLES = (
     "nitro check-env Hopper-v5",
@@ -50,11 +50,11 @@ def check_env(
     as_json: AsJson = False,
     environment_packages: EnvironmentPackages = None,
 ) -> None:
-    """Find out how an environment's episodes go on in another process, and why.
+    """Check whether an environment's episodes can continue in another process.
 
-    Plays random actions twice: undisturbed, and handed from environment to environment as saved
-    states. Where states cannot be saved, repeats a game by its seeds and actions. Exits with 0 if
-    all observations, rewards and ends are the same, and with 1 if episodes cannot go on.
+    Plays random actions twice: undisturbed, and passed between environments as saved states. If
+    states cannot be saved, it repeats episodes by their seeds and actions. The exit code is 0 if
+    all observations, rewards and ends are equal, and 1 if episodes cannot continue.
     """
     import json
 
@@ -98,7 +98,7 @@ def _tried(job: "JobSpec", *, steps: int, seed: int) -> "GoingOnReport":
         raise CommandError(str(error)) from error
     except Exception as error:  # an environment may raise anything
         raise CommandError(
-            f"{ref.env_id} failed in the undisturbed game: {error_text(error)}",
+            f"{ref.env_id} failed in the undisturbed episode: {error_text(error)}",
             exit_code=EXIT_FAILED,
         ) from error
     return GoingOnReport(

@@ -1,4 +1,4 @@
-"""The end of `nitro train`: what came of the job, its picture and film, and what to type next."""
+"""The end of `nitro train`: the job's outcome, its picture and film, and next commands."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,9 +29,9 @@ def conclude(
     console: Console,
     stdout: TextIO,
 ) -> int:
-    """Tell what came of a finished job; return the exit code.
+    """Show a finished job's outcome; return the exit code.
 
-    Ctrl-C leaves out the picture or the film that is being made.
+    Ctrl-C skips the picture or the film in progress.
     """
     job = snapshot.job
     folder = (place.runs_dir / job.job_id).absolute()
@@ -40,7 +40,7 @@ def conclude(
     console.print()
     with console.status("drawing the picture of the run and the film of the agent"):
         picture = None if run_dir is None else made("picture", partial(_draw, run_dir), console)
-        # Whoever reads JSON looks at no film, and one takes seconds.
+        # A film takes seconds, and JSON output does not show it.
         wanted = not as_json and job.status != "failed" and job.stop_reason != "user"
         filmed = run_dir if wanted else None
         film = None if filmed is None else made("film", partial(_film, filmed), console)
@@ -59,21 +59,21 @@ def conclude(
 
 
 def exit_code(summary: Summary) -> int:
-    """Return 0 for a job that came to its end, 1 for a failed and 130 for a stopped one."""
+    """Return 0 for a finished job, 1 for a failed job and 130 for a stopped job."""
     if summary.status == "failed":
         return EXIT_FAILED
     return EXIT_INTERRUPTED if summary.stop_reason == "user" else 0
 
 
 def made(what: str, make: Callable[[], Path], console: Console) -> Path | None:
-    """Return where something was made at a job's end; say so if it could not be."""
+    """Make a file at a job's end and return its path; report a failure."""
     try:
         return make()
     except CommandError as error:
         why = str(error)
     except ImportError as error:
         why = f"{error}: pip install -e '.[local]' in a clone"
-    except KeyboardInterrupt:  # the job has ended: this alone is left out
+    except KeyboardInterrupt:  # the job has ended: only this file is skipped
         why = "interrupted"
     console.print(f"no {what}: {why}", soft_wrap=True, markup=False, highlight=False)
     return None
@@ -100,7 +100,7 @@ def _tell_next(job: Job, summary: Summary, place: Place, console: Console) -> No
 
 
 def how_to_go_on(job: Job, *, wall_s: float, place: Place) -> str | None:
-    """Say by what command a job goes on; None for one that reached its end."""
+    """Return the command that continues a job; None for a finished job."""
     command = going_on(job, wall_s=wall_s, place=place)
     if command is None:
         return None
@@ -109,7 +109,7 @@ def how_to_go_on(job: Job, *, wall_s: float, place: Place) -> str | None:
 
 
 def tell_commands(commands: Sequence[tuple[str, str]], console: Console) -> None:
-    """Tell what may be typed next, and why."""
+    """Show next commands and their purpose."""
     width = max(len(command) for command, _ in commands)
-    lines = ["", "what you may type next:", *(f"  {c:<{width}}  # {why}" for c, why in commands)]
+    lines = ["", "next commands:", *(f"  {c:<{width}}  # {why}" for c, why in commands)]
     console.print("\n".join(lines), soft_wrap=True, markup=False, highlight=False)

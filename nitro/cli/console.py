@@ -1,4 +1,4 @@
-"""What makes a function a command: examples in its help, and errors as lines and an exit code."""
+"""A decorator for commands: examples in the help, errors as lines and an exit code."""
 
 import functools
 import os
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class _TakesFields(TyperCommand):
-    """A command that says how a field of a job is written which is no option of its own."""
+    """A command that suggests `--set` for a job's field that has no option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -41,7 +41,7 @@ def command(
     Its `CommandError` becomes lines on stderr and an exit code.
 
     Args:
-        app: Where it belongs.
+        app: Its group.
         *examples: Lines for its help.
         name: Its name, if it is not the function's.
         takes_fields: Whether it has an option `--set` for the fields of a job.
@@ -65,7 +65,7 @@ def command(
             except BrokenPipeError:
                 if not _silence_unread():
                     raise  # of another pipe
-                typer.echo("ended, as nobody reads the output any more", err=True)
+                typer.echo("ended: the output pipe was closed", err=True)
                 raise typer.Exit(EXIT_UNREAD) from None
 
         epilog = "\n\n".join(["Examples:", *(f"  $ {example}" for example in examples)])
@@ -75,7 +75,7 @@ def command(
 
 
 def _silence_unread() -> bool:
-    """Send what nobody reads nowhere, as the interpreter's last flush would complain of it.
+    """Discard unread output, on which the interpreter's last flush would fail.
 
     Returns:
         Whether there was any.

@@ -15,7 +15,7 @@ from shared.contracts.jobs import Job
 
 
 def require_lasting(api_url: str | None, runs_dir: Path) -> None:
-    """Refuse to leave a job to a system that would end with this command.
+    """Require a system that outlives this command.
 
     Raises:
         CommandError: No API is named, and no `nitro up` runs.
@@ -24,16 +24,16 @@ def require_lasting(api_url: str | None, runs_dir: Path) -> None:
         return
     up = Place(runs_dir=runs_dir).command("up")
     raise CommandError(
-        "--detach: a system that this command starts ends with it; start one that lasts with "
-        f"`{up}`, in another terminal, or name an API"
+        f"--detach: a system that this command starts ends with it; run `{up}` in another "
+        "terminal, or name an API"
     )
 
 
 def leave(jobs: Sequence[Job], api: Api, *, as_json: bool, console: Console, stdout: TextIO) -> int:
-    """Wait until jobs are admitted, say how they are found again, and return the exit code.
+    """Wait until jobs are admitted, print commands to find them, and return the exit code.
 
     Raises:
-        JobRefusedError: One is refused.
+        JobRefusedError: A job is refused.
     """
     admitted = [api.client.admitted(job) for job in jobs]
     for job in admitted:

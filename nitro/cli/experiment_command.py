@@ -1,6 +1,6 @@
 """`nitro experiment`: the paper's evaluation, and ours, as commands.
 
-The experiments lie beside this package in the source tree and are not installed with it.
+The experiments are part of the source tree and are not installed with this package.
 """
 
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ from nitro.cli.console import command, show
 from nitro.errors import CommandError
 
 app = typer.Typer(
-    help="Run the paper's experiments, and draw and report what they found.",
+    help="Run the paper's experiments, and plot and report their results.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -25,7 +25,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of all r
 
 
 def require_source(*needed: str) -> None:
-    """Refuse where the source tree, or a package its experiments need, is not installed.
+    """Require the source tree and the packages of its experiments.
 
     Raises:
         CommandError: One is missing; says how to install it.
@@ -42,7 +42,7 @@ def require_source(*needed: str) -> None:
 
 @command(app, "nitro experiment list", name="list")
 def list_experiments(*, out: Out = _RESULTS) -> None:
-    """List the experiments, and which have results."""
+    """List the experiments and their results."""
     require_source()
     from experiments.catalogue import experiments_table
 
@@ -64,7 +64,7 @@ def run(
         int | None, typer.Option(help="Runs of each condition; default: the experiment's.", min=1)
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A few tiny runs, to see that it works.")
+        bool, typer.Option("--quick", help="A smoke test of a few tiny runs.")
     ] = False,
     out: Out = _RESULTS,
     parallel: Annotated[
@@ -73,15 +73,17 @@ def run(
     horizon: Annotated[
         str | None,
         typer.Option(
-            help="Make it with training episodes of this length: limit (the environment's own) "
-            "or steps. Results lie in NAME-HORIZON."
+            help=(
+                "Length of training episodes: limit (the environment's own) or steps. Results are "
+                "in NAME-HORIZON."
+            )
         ),
     ] = None,
     only_made: Annotated[
-        bool, typer.Option("--only-made", help="Run nothing; sum up the runs that are there.")
+        bool, typer.Option("--only-made", help="Run nothing; summarise the existing runs.")
     ] = False,
 ) -> None:
-    """Run an experiment, or continue it. Ctrl-C stops its jobs after the updates in hand."""
+    """Run an experiment, or continue it. Ctrl-C stops its jobs after their current updates."""
     require_source(*_NEEDED)
     from experiments.command import run_and_draw
 
@@ -100,13 +102,13 @@ def run(
 def plot(
     name: Name,
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Of the --quick run.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use the --quick run.")] = False,
     horizon: Annotated[
-        str | None, typer.Option(help="Of the run with this horizon: limit or steps.")
+        str | None, typer.Option(help="Use the run with this horizon: limit or steps.")
     ] = None,
     out: Out = _RESULTS,
 ) -> None:
-    """Draw an experiment's figure again, from its JSON alone."""
+    """Redraw an experiment's figure from its JSON."""
     require_source(*_NEEDED)
     from experiments.command import draw_again
 

@@ -1,4 +1,4 @@
-"""Options of `nitro train` that are fields of a job, by our names and familiar ones.
+"""Options of `nitro train` for fields of a job, with our names and familiar ones.
 
 Every other field is set by `--set`.
 """
@@ -16,24 +16,24 @@ F = TypeVar("F", bound=Callable[..., None])
 
 @dataclass(frozen=True, slots=True)
 class FieldOption:
-    """An option whose value is that of a field, or a short form of it."""
+    """An option that sets a field, in full or in a short form."""
 
     panel: str
     group: str
-    """Of fields, with a dot behind it; empty for a job's own."""
+    """Prefix of the field's path, with a dot; empty for a job's own fields."""
     name: str
     """Of the field."""
     kind: Any
     help: str
     familiar: str | None = None
-    """As other libraries call it."""
+    """The name in other libraries."""
     option: str | None = None
-    """As it is typed, if not by the field's name."""
+    """The option's spelling, if not the field's name."""
     metavar: str | None = None
 
     @property
     def path(self) -> str:
-        """Of the field, dotted."""
+        """The field's dotted path."""
         return self.group + self.name
 
     @property
@@ -67,7 +67,7 @@ FIELD_OPTIONS = (
     _job(
         "preset",
         str,
-        "Hyper-parameters; default: standard. `paper` is the paper's whole setting.",
+        "Hyper-parameters; default: standard. `paper` is the paper's complete setting.",
         metavar="paper|standard",
     ),
     _stop("max_rounds", int, "Policy updates.", option="--rounds"),
@@ -75,7 +75,7 @@ FIELD_OPTIONS = (
     _job(
         "actors",
         str,
-        "Actors one round may launch. Without --scaling the policy is then `nitro`.",
+        "Range of actors in a round. Without --scaling it selects the policy `nitro`.",
         metavar="MIN:MAX",
     ),
     _job(
@@ -87,39 +87,39 @@ FIELD_OPTIONS = (
     _job(
         "learner",
         str,
-        "What learns. `functions`: Lambda functions compute the gradients.",
+        "Kind of learner. `functions`: Lambda functions compute the gradients.",
         metavar="auto|gpu|cpu|functions",
     ),
     _stop(
         "budget_usd",
         float,
-        "Hard cap on the cost, as projected to AWS; default: 5, or none on this machine.",
+        "Hard cap on the projected AWS cost; default: 5, or none on this machine.",
     ),
     _stop("max_wall_s", float, "Stop after this many seconds."),
-    _stop("target_return", float, "Stop when an evaluation has this mean return."),
+    _stop("target_return", float, "Stop when an evaluation reaches this mean return."),
     _job("steps_per_actor", int, "Environment steps per actor and round.", "--n-steps"),
     _evaluation("every_rounds", int, "Rounds between evaluations; 0: none.", option="--eval-every"),
     _evaluation("episodes", int, "Episodes per evaluation.", option="--eval-episodes"),
-    _job("name", str, "What to call the job."),
-    _job("tags", list[str], "A word to find the job by; repeatable.", option="--tag"),
+    _job("name", str, "Name of the job."),
+    _job("tags", list[str], "Tag of the job; repeatable.", option="--tag"),
     _learning("learning_rate", float, "Adam's step size in the first round.", "--lr"),
     _learning("discount", float, "Discount factor of rewards.", "--gamma"),
     _learning("gae_lambda", float, "Lambda of generalised advantage estimation."),
-    _learning("clip", float, "Bound of the probability ratio around 1.", "--clip-range"),
+    _learning("clip", float, "Clip range of the probability ratio around 1.", "--clip-range"),
     _learning("entropy_coefficient", float, "Weight of the entropy bonus.", "--ent-coef"),
     _learning("num_epochs", int, "Passes over the samples of a round.", "--n-epochs"),
     _learning("minibatch_size", int, "Samples per gradient step.", "--batch-size"),
     _learning(
         "hidden_sizes",
         str,
-        "Widths of the layers of policy and value network.",
+        "Widths of the layers of the policy and value networks.",
         "--net-arch",
         metavar="N,N,...",
     ),
     _learning(
         "observation_normalisation",
         bool,
-        "Whether observations are normalised by their running mean and deviation.",
+        "Whether observations are normalised by running mean and deviation.",
         option=_SWITCH,
     ),
     FieldOption(
@@ -127,13 +127,13 @@ FIELD_OPTIONS = (
         "",
         "samples_per_round",
         int,
-        "Environment steps per round, of all actors.",
+        "Environment steps per round, shared by all actors.",
     ),
 )
 
 
 def with_field_options(function: F) -> F:
-    """Give a command all of them, behind its first two arguments, in place of its `**fields`."""
+    """Add all of them to a command, after its first two arguments, in place of its `**fields`."""
     env, steps, *others, _ = inspect.signature(function).parameters.values()
     mine = (option.parameter for option in FIELD_OPTIONS)
     function.__signature__ = inspect.Signature([env, steps, *mine, *others])  # type: ignore[attr-defined]

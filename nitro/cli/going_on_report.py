@@ -1,4 +1,4 @@
-"""What `nitro check-env` finds: how an environment's episodes go on, why, and what a job does."""
+"""The report of `nitro check-env`: how episodes continue, why, and how a job uses them."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -24,18 +24,18 @@ How = Literal["kept", "replayed", "alive only", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoingOnReport:
-    """What came of trying."""
+    """The result of the check."""
 
     environment: EnvironmentSpec
     job: JobSpec
-    """The job that was asked about, as it would be queued."""
+    """The job in question, as it would be queued."""
     saved: Compliance
     repeated: Repetition | None
-    """None where the state can be saved, so that nothing needs to be repeated."""
+    """None if the state can be saved, so nothing needs repeating."""
 
     @property
     def how(self) -> How:
-        """How episodes can go on."""
+        """How episodes can continue."""
         if self.repeated is None:
             return "kept" if self.saved.why_not is None else "none"
         if self.repeated.failed:
@@ -44,7 +44,7 @@ class GoingOnReport:
 
     @property
     def goes_on(self) -> bool:
-        """Whether they can in any process."""
+        """Whether they can continue in any process."""
         return self.how in ("kept", "replayed")
 
     @property
@@ -54,9 +54,9 @@ class GoingOnReport:
         if repeated is None and why_not is None:
             return "yes, bit for bit, from a saved state"
         if repeated is None:
-            return f"no: {why_not}. Mend get_state and set_state, or leave them out"
+            return f"no: {why_not}. Fix get_state and set_state, or remove them"
         if self.how == "replayed":
-            anew = ", in environments that are built anew" if repeated.why_not else ""
+            anew = ", in newly built environments" if repeated.why_not else ""
             because = f", and {repeated.why_not}" if repeated.why_not else ""
             return f"yes, bit for bit, by repeating their actions{anew}: {why_not}{because}"
         if self.how == "alive only":
@@ -67,17 +67,17 @@ class GoingOnReport:
 
     @property
     def what_a_job_does(self) -> str:
-        """What becomes of an episode that a fragment's end cuts off."""
+        """The fate of an episode at the end of a fragment."""
         spec, environment = self.job, self.environment
         how, longest = going_on(spec, environment), longest_episode(spec, environment)
         steps = spec.steps_of(spec.actors.max)
         if how == "state":
-            return "episodes go on from their saved states"
+            return "episodes continue from their saved states"
         if how == "replay":
             repeated = longest_replay(spec, environment)
             if longest is not None and longest <= repeated:
-                return f"episodes go on: an actor repeats an episode's steps, up to {longest:,}"
-            return f"episodes of up to {repeated:,} steps go on, longer ones begin anew"
+                return f"episodes continue: an actor repeats an episode's steps, up to {longest:,}"
+            return f"episodes of up to {repeated:,} steps continue, longer ones start over"
         fragment = f"fragments of {steps:,} steps begin with a reset"
         if disturbed(spec, environment):
             fragment = f"{fragment} ({SHARED_GENERATORS}: set envs_per_actor to 1)"
@@ -96,9 +96,9 @@ class GoingOnReport:
         place = (longest or longest_replay(self.job, self.environment)) // 2
         steps = self.job.steps_of(self.job.actors.max) // self.job.envs_per_actor
         return (
-            f"{_time(place * step_s)} to repeat {place:,} steps, beside {_time(steps * step_s)} of "
-            f"the simulator for {steps:,} new ones; nothing where the process still has the "
-            "environment"
+            f"{_time(place * step_s)} to repeat {place:,} steps, compared with "
+            f"{_time(steps * step_s)} of simulation for {steps:,} new steps; nothing if the "
+            "process still has the environment"
         )
 
     def as_json(self) -> dict[str, object]:
@@ -113,7 +113,7 @@ class GoingOnReport:
         }
 
     def table(self) -> Table:
-        """Lay it out for people."""
+        """Format it for people."""
         table = Table(show_header=False, title=self.environment.env_id, title_justify="left")
         rows = {
             "episodes are": self.how,
@@ -137,16 +137,16 @@ def _time(seconds: float) -> str:
 def _of_saved(found: Compliance) -> dict[str, str]:
     rows = {}
     if found.num_steps:
-        at_ends = f"{found.num_left_at_ends} where an episode had ended"
+        at_ends = f"{found.num_left_at_ends} at the end of an episode"
         rows["compared"] = f"{found.num_steps} steps, {found.num_ends} ends of episodes"
-        rows["left and taken up"] = f"{found.num_left} times, {at_ends}"
+        rows["left and resumed"] = f"{found.num_left} times, {at_ends}"
         rows["size"] = f"at most {found.snapshot_bytes} bytes"
         rows["time"] = (
-            f"{found.leave_s * 1e3:.2f} ms to leave, {found.take_up_s * 1e3:.2f} ms to take up; "
-            f"a step takes {found.step_s * 1e3:.3f} ms"
+            f"{found.leave_s * 1e3:.2f} ms to leave, {found.take_up_s * 1e3:.2f} ms to resume; a "
+            f"step takes {found.step_s * 1e3:.3f} ms"
         )
     if found.num_not_left:
-        rows["not left"] = f"at {found.num_not_left} moments, as the simulator cannot be saved then"
+        rows["not left"] = f"at {found.num_not_left} moments at which the simulator cannot be saved"
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C twice: once asks to stop, twice ends everything."""
+"""Ctrl-C: the first asks to stop, the second ends everything."""
 
 import contextlib
 import os
@@ -12,16 +12,16 @@ from typing import Self
 
 _TERMINATED = 128 + signal.SIGTERM
 _LOCAL_MODES = 3
-"""Where `termios.tcgetattr` has the flags of what is echoed."""
+"""Index of the echo flags in `termios.tcgetattr`."""
 _MANY = 4096
-"""More signals than come between two pauses."""
+"""More signals than arrive between two pauses."""
 
 
 class Interrupts:
     """Turns signals into a polite request first and an exception afterwards; a context manager.
 
-    Until `armed` is set there is nothing to stop politely, so the first Ctrl-C raises already.
-    SIGTERM always raises, so that whoever sends it does not wait.
+    Until `armed` is set there is nothing to stop politely, so even the first Ctrl-C raises. SIGTERM
+    always raises, so that its sender does not wait.
     """
 
     def __init__(self) -> None:
@@ -29,8 +29,8 @@ class Interrupts:
         self.asked = False
 
     def __enter__(self) -> Self:
-        # The signal itself fills the pipe. Our handler runs in the middle of whatever the main
-        # thread does: setting an Event, it may wait for ever for the lock of one being waited for.
+        # The signal itself fills the pipe. Our handler may interrupt the main thread inside
+        # `Event.wait`: setting that Event here would deadlock on its lock.
         self._signalled, signals = os.pipe()
         os.set_blocking(signals, False)
         self._undo = contextlib.ExitStack()
@@ -50,7 +50,7 @@ class Interrupts:
         self._undo.close()
 
     def pause(self, seconds: float) -> None:
-        """Wait for as long, or until the next signal."""
+        """Wait for the given time, or until the next signal."""
         if select.select([self._signalled], [], [], seconds)[0]:
             os.read(self._signalled, _MANY)
 
@@ -65,9 +65,9 @@ class Interrupts:
 
 @contextlib.contextmanager
 def _signals_unseen() -> Iterator[None]:
-    """Keep a terminal from writing `^C` where Ctrl-C is pressed.
+    """Keep a terminal from echoing `^C`.
 
-    It would stand behind a panel that is redrawn in place, which then leaves a line of itself.
+    The echo would break a panel that is redrawn in place.
     """
     shown = _show_signals(wanted=False)
     try:
@@ -78,7 +78,7 @@ def _signals_unseen() -> Iterator[None]:
 
 
 def _show_signals(*, wanted: bool) -> bool:
-    """Let the terminal write `^C`, or not; return whether it did before."""
+    """Switch the echo of `^C` on or off; return the previous setting."""
     try:
         terminal = sys.stdin.fileno()
         if os.tcgetpgrp(terminal) != os.getpgrp():

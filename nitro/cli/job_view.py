@@ -18,10 +18,10 @@ from shared.contracts.views.jobs import JobSummary
 
 
 def check_status(status: str | None) -> JobStatus | None:
-    """Return a status as the API knows it.
+    """Return the API's status of this name.
 
     Raises:
-        CommandError: It is none.
+        CommandError: There is no such status.
     """
     try:
         return TypeAdapter(JobStatus | None).validate_python(status)
@@ -31,7 +31,7 @@ def check_status(status: str | None) -> JobStatus | None:
 
 
 def jobs_table(jobs: Sequence[JobSummary], *, width: int) -> Table:
-    """One line per job; where they do not all fit, the last columns are left out."""
+    """One line per job; a narrow terminal drops the last columns."""
     columns: dict[str, Sequence[str]] = {
         "job": [job.job_id for job in jobs],
         "status": [job.status for job in jobs],
@@ -43,12 +43,12 @@ def jobs_table(jobs: Sequence[JobSummary], *, width: int) -> Table:
     }
     if any(job.name or job.tags for job in jobs):
         columns["name"] = [" ".join(filter(None, (job.name, *job.tags))) for job in jobs]
-    # Without the last ones, as a job's name tells most of its environment's.
+    # The last columns go first: a job's name contains most of its environment's.
     return columns_table(columns, numbers=("round", "return", "USD"), uncut=5, width=width)
 
 
 def job_table(job: Job, cost: JobCost | None) -> Table:
-    """Everything worth knowing about one job; its bill may not be known."""
+    """The details of one job; its bill may be unknown."""
     spec, progress = job.spec, job.progress
     facts = [
         ("job", job.job_id),
@@ -78,7 +78,7 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
 def _learner(job: Job) -> str:
     asked = job.spec.learner
     if asked == "auto" and job.environment is None:
-        return "auto: nothing is decided before the environment is known"
+        return "auto: decided when the environment is known"
     return f"{job.learner} ({why_learner(asked, job.learner)})"
 
 
@@ -112,7 +112,7 @@ def _bill(job: Job, cost: JobCost | None) -> list[tuple[str, str]]:
 
 
 def _spent(cost: JobCost, stop: StopRule) -> str:
-    """Tell what is billed, the sum of the items, apart from what is only set aside."""
+    """Show the bill, the sum of its items, and separately the reserved money."""
     billed = cost_text(cost.settled_usd, stop)
     if not cost.reserved_usd or not stop.is_capped:
         return billed

@@ -1,4 +1,4 @@
-"""`nitro jobs`: what the jobs of an API are doing, and telling them to do otherwise."""
+"""`nitro jobs`: show and control the jobs of an API."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,9 +23,7 @@ app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON, one document.")]
 JobName = Annotated[
     str,
-    typer.Argument(
-        metavar="JOB_ID", help="As `nitro jobs list` shows it; its beginning is enough if unique."
-    ),
+    typer.Argument(metavar="JOB_ID", help="Id as in `nitro jobs list`; a unique prefix is enough."),
 ]
 
 
@@ -33,7 +31,7 @@ JobName = Annotated[
 def list_jobs(
     *,
     status: Annotated[
-        str | None, typer.Option(help="Only jobs of this status, such as running.")
+        str | None, typer.Option(help="Only jobs with this status, such as running.")
     ] = None,
     as_json: AsJson = False,
     api_url: ApiUrl = None,
@@ -60,7 +58,7 @@ def list_jobs(
 def show_job(
     job_id: JobName, *, as_json: AsJson = False, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS
 ) -> None:
-    """Show one job: progress, cost and what it was asked to do."""
+    """Show one job: progress, cost and specification."""
     from nitro.cli.job_view import job_table
     from nitro.client.naming import find_job
 
@@ -93,14 +91,12 @@ def stop(
 def resume(
     job_id: JobName,
     *,
-    rounds: Annotated[
-        int | None, typer.Option(help="Raise the number of rounds to this.", min=1)
-    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="New, higher number of rounds.", min=1)] = None,
     budget_usd: Annotated[
-        float | None, typer.Option("--budget-usd", help="Raise the budget to this.")
+        float | None, typer.Option("--budget-usd", help="New, higher budget.")
     ] = None,
     max_wall_s: Annotated[
-        float | None, typer.Option("--max-wall-s", help="Raise the time limit to this, in seconds.")
+        float | None, typer.Option("--max-wall-s", help="New, higher time limit in seconds.")
     ] = None,
     from_scratch: FromScratch = False,
     fresh_schedule: FreshSchedule = False,
@@ -137,11 +133,9 @@ def scale(
     *,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="POLICY[:ARG]", help="As for `nitro train --scaling`."),
+        typer.Option(metavar="POLICY[:ARG]", help="Same as for `nitro train --scaling`."),
     ] = None,
-    actors: Annotated[
-        int | None, typer.Option(help="Fix the number of actors at this.", min=1)
-    ] = None,
+    actors: Annotated[int | None, typer.Option(help="Fixed number of actors.", min=1)] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the policy; repeatable."),
@@ -176,7 +170,7 @@ def delete(job_id: JobName, *, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS)
 
 @contextlib.contextmanager
 def _jobs(api_url: str | None, runs_dir: Path) -> Iterator["NitroClient | RunFolders"]:
-    """Yield where jobs are looked up: the API that is meant, or the folders of local runs."""
+    """Yield the source of jobs: the chosen API, or the folders of local runs."""
     from nitro.client.connection import has_api
     from nitro.runs.reading import RunFolders
 

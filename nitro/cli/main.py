@@ -1,6 +1,6 @@
-"""`nitro`: train, look, evaluate, draw and examine from the command line.
+"""`nitro`: train, inspect, evaluate and plot from the command line.
 
-Libraries are imported inside the commands that need them, so that `--help` answers at once.
+Commands import their libraries lazily, so that `--help` is fast.
 """
 
 import shlex
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from nitro.local.system import LocalSystem
 
 _CHECK_S = 0.5
-"""Between two looks whether the local system still runs."""
+"""Between two checks of the local system."""
 
 
 app = typer.Typer(
@@ -117,7 +117,7 @@ def fields(
 ) -> None:
     """List every field of a job: for a --spec file, --set and REST.
 
-    The defaults are those of the API. `nitro train --dry-run` shows what a new job begins from.
+    The defaults are those of the API. `nitro train --dry-run` shows the defaults of a new job.
     """
     import json
 
@@ -152,7 +152,7 @@ def presets(
 ) -> None:
     """Show every hyper-parameter of the presets: value, source and meaning.
 
-    With an environment it shows what `nitro train` begins from there.
+    With an environment it shows the defaults of `nitro train` there.
     """
     import json
 
@@ -180,7 +180,7 @@ def up(
         int | None, typer.Option(help="Actors to run at once; default: one per core.", min=1)
     ] = None,
     learners: Annotated[
-        int, typer.Option(help="Jobs that are trained at once, a learner each.", min=1)
+        int, typer.Option(help="Jobs to train at once, each with its own learner.", min=1)
     ] = 1,
     learner_ranks: Annotated[
         int, typer.Option(help="Processes that share a learner's gradient steps.", min=1, max=16)
@@ -208,12 +208,12 @@ def up(
         ) as system,
     ):
         system.wait_ready()
-        interrupts.armed = True  # before the greeting, which says that Ctrl-C ends it
+        interrupts.armed = True  # before the greeting, which promises that Ctrl-C works
         typer.echo(_greeting(system, Place(runs_dir=runs_dir)))
         while not interrupts.asked:
             system.check()
             interrupts.pause(_CHECK_S)
-        typer.echo("stopping; running jobs go on from their checkpoints when it is up again")
+        typer.echo("stopping; running jobs resume from their checkpoints at the next start")
 
 
 def _greeting(system: "LocalSystem", place: Place) -> str:
@@ -249,7 +249,7 @@ def evaluate(
     episodes: Annotated[
         int | None,
         typer.Option(
-            help="How many; default: 10, or 1 with --video.",
+            help="Number of episodes; default: 10, or 1 with --video.",
             min=1,
             max=10_000,
             show_default=False,
@@ -321,8 +321,8 @@ def plot(
         typer.Option(
             "--output",
             "-o",
-            help="A .png, .pdf or .svg to write; default: plots/run.png in the run's folder, or "
-            "plots/compared.png in that of the first of several.",
+            help="A .png, .pdf or .svg to write; default: plots/run.png in the run's folder or "
+            "plots/compared.png in the folder of the first of several runs.",
         ),
     ] = None,
     runs_dir: RunsDir = RUNS,

@@ -12,13 +12,13 @@ Run = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="Run folder or job id; its beginning is enough if unique. One that is not here is "
-        "fetched from the API that is named.",
+        help="Run folder or job id; a unique prefix is enough. A missing run is fetched from the "
+        "chosen API.",
     ),
 ]
 Runs = Annotated[
     list[str],
-    typer.Argument(metavar="RUN", help="Run folders or job ids, or how these begin."),
+    typer.Argument(metavar="RUN", help="Run folders, or job ids or their prefixes."),
 ]
 AsJsonList = Annotated[bool, typer.Option("--json", help="One JSON list on stdout.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -26,8 +26,8 @@ Checkpoint = Annotated[
     Literal["newest", "best"] | None,
     typer.Option(
         "--checkpoint",
-        help="Whose policy; `best` had the best evaluation in training. Default: newest, or best "
-        "where training ended at its target.",
+        help="Checkpoint to use; `best` had the best evaluation in training. Default: newest, or "
+        "best if training ended at its target.",
         show_default=False,
     ),
 ]
@@ -36,7 +36,7 @@ EnvironmentPackages = Annotated[
     typer.Option(
         "--environment-package",
         metavar="NAME",
-        help="Python package of your own that registers environments; repeatable; default: "
+        help="Your Python package that registers environments; repeatable; default: "
         "NITRO_ENVIRONMENT_PACKAGES.",
         show_default=False,
     ),
@@ -52,15 +52,15 @@ FreshSchedule = Annotated[
     bool,
     typer.Option(
         "--fresh-schedule",
-        help="With more rounds: let the step size decay anew over them. Without it, it stays as it "
-        "was in the last round.",
+        help="With more rounds: restart the decay of the step size. Otherwise it stays as in the "
+        "last round.",
     ),
 ]
 ApiUrl = Annotated[
     str | None,
     typer.Option(
         "--api-url",
-        help="REST API; default: NITRO_API_URL, or the local system that uses --runs-dir.",
+        help="REST API; default: NITRO_API_URL, or the local system of --runs-dir.",
         show_default=False,
     ),
 ]
@@ -68,6 +68,6 @@ Detach = Annotated[
     bool,
     typer.Option(
         "--detach",
-        help="Leave the job to `nitro up` or an API once it is admitted.",
+        help="Return once `nitro up` or an API has admitted the job.",
     ),
 ]

@@ -29,7 +29,7 @@ _STATUS: dict[JobStatus, str] = {
 
 @contextmanager
 def progress_view(console: Console) -> Iterator["LiveView | LineView"]:
-    """Yield the view that fits where the console writes to."""
+    """Yield the view that suits the console."""
     if not console.is_terminal:
         yield LineView(console)
         return
@@ -48,7 +48,7 @@ class LineView:
         self._wait: Wait | None = None
 
     def show(self, snapshot: Snapshot) -> None:
-        """Print rounds that ended since the last call, a change of status, and a new wait."""
+        """Print newly finished rounds, a change of status, and a new reason to wait."""
         done = tuple(record for record in snapshot.records if record.result)
         for count in range(self._shown + 1, len(done) + 1):
             self.note(_round_line(Snapshot(snapshot.job, done[:count])))
@@ -73,7 +73,7 @@ class LineView:
 
 
 def _round_line(upto: Snapshot) -> str:
-    """Describe the last round of a snapshot in which every round is done."""
+    """Describe the last round of a snapshot whose rounds are all done."""
     record = upto.records[-1]
     return (
         f"round {record.plan.round + 1}/{upto.job.spec.stop.max_rounds}"
@@ -89,7 +89,7 @@ def _left(eta_s: float | None) -> str:
 
 
 def _cost(record: RoundRecord, job: Job) -> str:
-    """Tell what a round has cost; while its bill is not final, what it may come to."""
+    """Show a round's cost, or its upper bound while the bill is not final."""
     if not job.spec.stop.is_capped:
         return f"would cost {record.cost_usd:.5f} USD on AWS"
     if not record.reserved_usd:
@@ -98,7 +98,7 @@ def _cost(record: RoundRecord, job: Job) -> str:
 
 
 def _evaluated(record: RoundRecord) -> str:
-    """Tell an evaluation's mean, and of how many episodes it is if some did not come."""
+    """Show an evaluation's mean, and the number of episodes if some are missing."""
     evaluation, asked = record.result and record.result.evaluation, record.plan.num_evaluations
     if not evaluation or not evaluation.returns:
         return number(None)
@@ -109,7 +109,7 @@ def _evaluated(record: RoundRecord) -> str:
 
 
 def _whose(snapshot: Snapshot) -> str:
-    """Tell which policy the newest evaluation is of: a round's, or the last one at the end."""
+    """Show which policy the newest evaluation belongs to: a round's, or the final one."""
     for record in reversed(snapshot.records):
         evaluation = record.result and record.result.evaluation
         if evaluation:
@@ -121,7 +121,7 @@ def _whose(snapshot: Snapshot) -> str:
 
 
 def _granted(plan: RoundPlan) -> str:
-    """Tell a round's actors, and how many were asked for if budget or concurrency cut them."""
+    """Show a round's actors, and the requested number if budget or concurrency cut it."""
     asked = f" of {plan.requested} asked" if plan.requested > plan.num_actors else ""
     return f"{plan.num_actors}{asked}"
 
@@ -142,7 +142,7 @@ class LiveView:
 
 
 def panel(snapshot: Snapshot) -> RenderableType:
-    """Return the panel of a job as it stands."""
+    """Return the panel for a job's current state."""
     job, plan = snapshot.job, snapshot.plan
     bar = ProgressBar(total=job.spec.stop.max_rounds, completed=snapshot.finished_rounds)
     table = Table.grid(padding=(0, 2))
@@ -185,7 +185,7 @@ def panel(snapshot: Snapshot) -> RenderableType:
 
 
 def trouble(records: Sequence[RoundRecord]) -> str:
-    """Tell how many actors were lost and tried again so far, and why the latest try failed."""
+    """Show how many actors were lost and retried so far, and why the latest one failed."""
     lost = sum(record.trouble.lost for record in records)
     retried = sum(record.trouble.retried for record in records)
     reasons = [record.trouble.latest for record in records if record.trouble.latest]
@@ -194,7 +194,7 @@ def trouble(records: Sequence[RoundRecord]) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Draw the last values as bars scaled to the largest of them.
+    """Draw the last values as bars scaled to their maximum.
 
     >>> sparkline([0, 4, 8])
     '▁▅█'

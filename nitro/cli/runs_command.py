@@ -1,4 +1,4 @@
-"""`nitro runs`: list, show and compare runs, from their folders alone."""
+"""`nitro runs`: list, show and compare runs from their folders."""
 
 import json
 from typing import Annotated
@@ -11,7 +11,7 @@ from nitro.errors import CommandError
 from nitro.hints import Place
 
 app = typer.Typer(
-    help="List, show and compare runs. Reads their folders alone: no system has to be up.",
+    help="List, show and compare runs. Reads only their folders: no system has to run.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -44,7 +44,7 @@ def list_runs(
             help="Only runs with this in their name, id, folder, environment or a tag.",
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Only so many, the newest.", min=1)] = None,
+    limit: Annotated[int | None, typer.Option(help="Number of runs, newest first.", min=1)] = None,
     as_json: AsJsonList = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
@@ -66,7 +66,7 @@ def list_runs(
 
 @command(app, "nitro runs show hopper-v5-3f2a", "nitro runs show hopper-v5-3 --json", name="show")
 def show_run(run: Run, *, as_json: AsJson = False, runs_dir: RunsDir = RUNS) -> None:
-    """Show one run: what it was asked to do, returns, time, cost and files."""
+    """Show one run: specification, returns, time, cost and files."""
     from nitro.runs.reading import find_run
     from nitro.runs.report import report_table, run_report
 
@@ -83,13 +83,13 @@ def show_run(run: Run, *, as_json: AsJson = False, runs_dir: RunsDir = RUNS) -> 
     "nitro runs compare hopper-v5-3f2a hopper-v5-81c0 hopper-v5-9d1e --json",
 )
 def compare(runs: Runs, *, as_json: AsJson = False, runs_dir: RunsDir = RUNS) -> None:
-    """Compare runs: what differs, and the returns, also at equal steps and at equal dollars."""
+    """Compare runs: differing fields, and returns, also at equal steps and at equal dollars."""
     from nitro.runs.comparison import compare_runs, comparison_table
     from nitro.runs.reading import find_runs
 
     if len(runs) < 2:
         one = Place(runs_dir=runs_dir).command("runs", "show", *runs)
-        raise CommandError(f"RUN: name two runs or more; one alone: {one}")
+        raise CommandError(f"RUN: name two runs or more; for a single run: {one}")
     comparison = compare_runs(find_runs(runs, runs_dir))
     if as_json:
         typer.echo(comparison.model_dump_json())

@@ -1,6 +1,6 @@
-"""`nitro scheduler`: train the agent that the scaling policy `minionsrl` asks.
+"""`nitro scheduler`: train the agent of the scaling policy `minionsrl`.
 
-The training lies beside this package in the source tree, as the experiments do.
+Like the experiments, the training is part of the source tree only.
 """
 
 from functools import partial
@@ -29,15 +29,15 @@ Env = Annotated[
 ]
 Runs = Annotated[
     Path | None,
-    typer.Option(help="Practise on recorded runs: one run folder, or a folder of them."),
+    typer.Option(help="Train on recorded runs: one run folder, or a folder of them."),
 ]
 Rounds = Annotated[int | None, typer.Option(help="Rounds of a run.", min=1)]
-Actors = Annotated[str | None, typer.Option(metavar="MIN:MAX", help="Actors one round may have.")]
+Actors = Annotated[str | None, typer.Option(metavar="MIN:MAX", help="Range of actors in a round.")]
 TargetReturn = Annotated[
     float | None,
-    typer.Option("--target-return", help="Mean evaluation return that a run should reach."),
+    typer.Option("--target-return", help="Target mean evaluation return of a run."),
 ]
-Budget = Annotated[float | None, typer.Option("--budget-usd", help="What one run may cost.")]
+Budget = Annotated[float | None, typer.Option("--budget-usd", help="Budget of one run.")]
 Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Set any field of the job; repeatable."),
@@ -46,7 +46,7 @@ Assignments = Annotated[
 
 @app.callback()
 def _group() -> None:
-    """Keep `train` a command of its own although it is the only one."""
+    """Keep `train` a subcommand although it is the only one."""
 
 
 @command(
@@ -60,7 +60,7 @@ def train(
     env: Env = None,
     *,
     runs: Runs = None,
-    episodes: Annotated[int, typer.Option(help="Runs to learn from.", min=1)] = 100,
+    episodes: Annotated[int, typer.Option(help="Number of runs to learn from.", min=1)] = 100,
     rounds: Rounds = None,
     actors: Actors = None,
     target_return: TargetReturn = None,

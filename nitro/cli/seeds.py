@@ -1,4 +1,4 @@
-"""`nitro train --seeds`: one job with several seeds, side by side, and what they came to."""
+"""`nitro train --seeds`: one job with several seeds in parallel, and a summary."""
 
 import contextlib
 import math
@@ -36,11 +36,11 @@ from shared.contracts.job_spec import MAX_SEED
 from shared.contracts.jobs import FINISHED, Job
 
 _LOOK_S = 0.5
-"""From one look at a job to the next, where there are few."""
+"""Polling interval of a job, for few jobs."""
 _LEAST_S = 0.1
-"""Between looks at two jobs: an API is not asked more often than this."""
+"""Between polls of two jobs: the shortest interval of calls to an API."""
 _MOST = 100
-"""Seeds at a time; a number beyond is a slip."""
+"""Most seeds at a time; more is a typo."""
 _PART = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
 _NUMBERS = frozenset({"seed", "round", "evaluation", "training", "time left", "USD"})
 _TENTHS = 10
@@ -50,7 +50,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Read `1-5`, `1,3,7` or `1-3,9`.
 
     Raises:
-        CommandError: It is none of them, or names a seed twice, one too large or more than 100.
+        CommandError: The text has another form, repeats a seed, or has a seed that is too large, or
+            more than 100.
     """
     seeds: list[int] = []
     for part in text.split(","):
@@ -59,12 +60,12 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         if last < first:
             raise CommandError(f"--seeds: must look like 1-5 or 1,3,7, got {text!r}")
         if last > MAX_SEED:
-            raise CommandError(f"--seeds: none may be above {MAX_SEED}, got {text!r}")
+            raise CommandError(f"--seeds: the largest possible seed is {MAX_SEED}, got {text!r}")
         if len(seeds) + last - first >= _MOST:
             raise CommandError(f"--seeds: at most {_MOST} at a time, got {text!r}")
         seeds += range(first, last + 1)
     if len(set(seeds)) < len(seeds):
-        raise CommandError(f"--seeds: names a seed twice, got {text!r}")
+        raise CommandError(f"--seeds: repeats a seed, got {text!r}")
     return tuple(seeds)
 
 
@@ -78,7 +79,7 @@ def train_seeds(
 ) -> int:
     """Train a job once with each seed, and return the exit code."""
     if request.spec is None:
-        raise CommandError("--seeds: is for a new job; continue each seed's run with --resume")
+        raise CommandError("--seeds: is for new jobs; continue each seed's run with --resume")
     console = Output(file=None if request.as_json else stdout, stderr=request.as_json)
     if api.system is not None:
         end_left_over(
@@ -110,15 +111,15 @@ def train_seeds(
 
 
 def _left(job_id: str, api: Api) -> str:
-    """Say what becomes of a job that nobody follows any more."""
+    """Report the state of a job that is no longer followed."""
     if api.system is not None:
-        return f"cut short; continue with: {api.place.command('train', '--resume', job_id)}"
+        return f"interrupted; continue with: {api.place.command('train', '--resume', job_id)}"
     stop = api.place.command("jobs", "stop", job_id)
-    return f"unless it was told to stop, it runs on; end it with: {stop}"
+    return f"it runs on unless it was stopped; end it with: {stop}"
 
 
 class _SeedsView:
-    """A line a seed: redrawn in place on a terminal, or else one whenever a tenth is done."""
+    """A line for each seed: redrawn in place on a terminal, otherwise printed at every tenth."""
 
     def __init__(self, console: Console, live: Live | None) -> None:
         self._console = console
@@ -127,7 +128,7 @@ class _SeedsView:
         self._troubled: dict[int, int] = {}
 
     def show(self, snapshots: Mapping[int, Snapshot]) -> None:
-        """Show how the jobs stand, by seed, and once a round that actors were lost."""
+        """Show the jobs' progress by seed, and lost actors once a round."""
         for seed, snapshot in snapshots.items():
             troubled = sum(bool(record.trouble.latest) for record in snapshot.records)
             if troubled > self._troubled.get(seed, 0):
@@ -157,7 +158,7 @@ def _view(console: Console) -> Iterator[_SeedsView]:
 
 
 def progress_table(snapshots: Mapping[int, Snapshot], *, width: int) -> Table:
-    """Return how jobs of several seeds stand, a line each."""
+    """Return the progress of jobs of several seeds, one line each."""
     rows = [_cells(snapshot) for snapshot in snapshots.values()]
     columns: dict[str, Sequence[str]] = {name: [row[name] for row in rows] for name in rows[0]}
     return columns_table(columns, numbers=_NUMBERS, uncut=6, width=width)
@@ -181,7 +182,7 @@ def _cells(snapshot: Snapshot) -> dict[str, str]:
 def _watch(
     job_ids: dict[int, str], api: Api, interrupts: Interrupts, view: _SeedsView
 ) -> dict[int, Snapshot]:
-    """Follow jobs until each has ended; return how, by seed."""
+    """Follow jobs to their ends; return the outcomes by seed."""
     every_s = max(_LEAST_S, _LOOK_S / len(job_ids))
     following = {
         seed: follow(api.client, job_id, check=api.check, pause=interrupts.pause, every_s=every_s)
@@ -202,11 +203,12 @@ def _watch(
             if interrupts.asked and not told:
                 told = True
                 again = "leave them" if api.system is None else "kill everything"
-                view.note(f"stopping all after the updates in hand; Ctrl-C again to {again}")
+                view.note(f"stopping all after their current updates; Ctrl-C again to {again}")
             if interrupts.asked and not stopped:
-                # Told again with the next look where nobody answers; that has its own patience.
+                # Repeated at the next poll if the API does not answer; polling has its own
+                # patience.
                 with contextlib.suppress(ApiUnreachableError):
-                    # Those that wait come first: none of them is to begin now.
+                    # Waiting jobs first: none of them should start now.
                     for job_id in reversed(job_ids.values()):
                         stop_unfinished(api.client, job_id)
                     stopped = True
@@ -215,7 +217,7 @@ def _watch(
 
 
 def _begin(job: Job, api: Api, view: _SeedsView) -> None:
-    """Say what holds for every seed, and wait for what a job needs beyond being submitted."""
+    """Print advice that holds for every seed, and wait for the jobs' admission."""
     if job.environment is not None:
         for line in (*job.environment.preprocessing, *advice_for(job, job.environment, api)):
             view.note(line)
@@ -265,13 +267,13 @@ def _seed_summary(snapshot: Snapshot, runs_dir: Path, api: Api) -> SeedSummary:
 
 
 def _next(seeds: Sequence[SeedSummary], place: Place) -> list[tuple[str, str]]:
-    """Return what a person may want to do with runs of several seeds: commands, and why."""
+    """Return next commands for runs of several seeds, with their purpose."""
     best = max(seeds, key=_reached)
     film = place.command("evaluate", best.job_id, "--video")
     compared = place.command("runs", "compare", *(each.job_id for each in seeds))
     return [
         (film, "see the agent of the best seed"),
-        *([(compared, "the seeds side by side")] if len(seeds) > 1 else []),
+        *([(compared, "compare the seeds")] if len(seeds) > 1 else []),
     ]
 
 
@@ -281,7 +283,7 @@ def _reached(summary: SeedSummary) -> float:
 
 
 def _picture(summary: SeedsSummary, console: Console) -> Path | None:
-    """Draw the seeds together, if their folders are here."""
+    """Plot the seeds together, if their folders are here."""
     folders = [Path(each.run_dir) for each in summary.seeds if each.run_dir is not None]
     if len(folders) < len(summary.seeds):
         return None

@@ -1,4 +1,4 @@
-"""`nitro train`: submit or resume a job, show it, and say what came of it."""
+"""`nitro train`: submit or resume a job, follow it, and show its outcome."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
@@ -36,28 +36,28 @@ from shared.contracts.jobs import Job, JobStatus
 from shared.environments.variables import variable_differences
 
 _LIMITS = ("max_rounds", "budget_usd", "max_wall_s")
-"""Of a job's `stop`, that may be raised when it is resumed."""
+"""Fields of `stop` that a resume may raise."""
 _STARTED: tuple[JobStatus, ...] = ("checking", "queued", "running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRequest:
-    """What to train and how to tell."""
+    """What to train and how to report it."""
 
     spec: JobSpec | None = None
     """None resumes `resume`."""
     resume: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """Of `stop`, those that a job is resumed with."""
+    """Limits of `stop` for a resumed job."""
     from_scratch: bool = False
     fresh_schedule: bool = False
     idempotency_key: str | None = None
     runs_dir: Path
     as_json: bool
     track: str | None = None
-    """The experiment tracker that is told of it."""
+    """The experiment tracker that logs the job."""
     detach: bool = False
-    """Whether to leave the job once it is admitted."""
+    """Whether to return once the job is admitted."""
 
 
 def with_job(
@@ -70,19 +70,19 @@ def with_job(
     init_from: str | None,
     here: bool,
 ) -> TrainRequest:
-    """Return a request with the job that options ask for, or with the limits of a resumed one.
+    """Return a request for the job of these options, or for a resumed job with its new limits.
 
     Args:
-        request: How to tell, and whether a job is resumed.
-        fields: Values by dotted path, or short forms of them; None is not given.
+        request: How to report, and whether a job is resumed.
+        fields: Values by dotted path, or short forms; None means not given.
         total_steps: Environment steps, in place of `stop.max_rounds`.
         assignments: `path=value` texts, which win.
         spec_file: A file of fields.
-        init_from: An earlier run whose policy the job begins with.
+        init_from: An earlier run whose policy the job starts from.
         here: Whether it runs on this machine.
 
     Raises:
-        CommandError: A field is wrong, or something is given that a resumed job cannot change.
+        CommandError: A field is wrong, or a resumed job cannot change it.
     """
     if request.track is not None:
         require_tracker(request.track)
@@ -93,7 +93,7 @@ def with_job(
     if request.resume is None:
         if request.from_scratch or request.fresh_schedule:
             option = "--from-scratch" if request.from_scratch else "--fresh-schedule"
-            raise CommandError(f"{option}: belongs to --resume; a new job begins there anyway")
+            raise CommandError(f"{option}: is for --resume; a new job does so anyway")
         spec = train_spec(
             file=spec_file,
             options=given,
@@ -109,14 +109,14 @@ def with_job(
     if named:
         raise CommandError(
             f"--resume: {', '.join(named)} cannot change in a job that continues; only --rounds, "
-            "--budget-usd, --max-wall-s and --fresh-schedule can be added, and --init-from begins "
-            "a new job with the policy"
+            "--budget-usd, --max-wall-s and --fresh-schedule can be added, and --init-from starts "
+            "a new job from the policy"
         )
     return replace(request, limits=limits)
 
 
 def most_actors(request: TrainRequest) -> int:
-    """Return how many actors a round of the job may have; 0 where the job is not known here."""
+    """Return the most actors of a round; 0 if the job is unknown here."""
     if request.spec is not None:
         return request.spec.actors.max
     if request.resume is None:
@@ -138,7 +138,8 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         console.print(text, style="yellow", soft_wrap=True)
 
     if api.system is not None:
-        # An idempotency key may name one of those that wait or run: told only after submitting.
+        # An idempotency key may name a waiting or running job, which is known only after
+        # submitting.
         statuses = ("stopping",) if keyed else UNFINISHED
         end_left_over(api, statuses, keep=request.resume, tell=tell, pause=interrupts.pause)
     job = _begin(request, api, interrupts)
@@ -159,7 +160,8 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
             ) as tell_tracker:
                 snapshot = _watch(job.job_id, api, interrupts, view, tell_tracker)
     except (KeyboardInterrupt, SystemExit, CommandError, BrokenPipeError):
-        # Past the console: a signal in the middle of a line leaves it keeping all that follows.
+        # Bypass the console: a signal in the middle of a line makes it hold back all further
+        # output.
         typer.echo(_left(job.job_id, api), err=True)
         raise
     require_admitted_here(snapshot.job)
@@ -181,7 +183,7 @@ def _left(job_id: str, api: Api) -> str:
         return f"cut short; continue with: {api.place.command('train', '--resume', job_id)}"
     show, stop = (api.place.command("jobs", verb, job_id) for verb in ("show", "stop"))
     return (
-        "unless it was told to stop, the job runs on without this command, and costs money; see it "
+        "the job runs on without this command, and costs money, unless it was stopped; show it "
         f"with: {show}\nend it with: {stop}"
     )
 
@@ -194,7 +196,7 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
     if request.resume is None:
         raise CommandError("nothing to train: give a specification or --resume JOB_ID")
     if api.client.get(request.resume).status == "stopping":
-        # Its learner was killed before it had stopped; ours ends it properly first.
+        # Its learner was killed before the job stopped; our learner ends it properly first.
         for _ in follow(api.client, request.resume, check=api.check, pause=interrupts.pause):
             pass
     keep_packages(request.runs_dir / request.resume, api.environment_packages)
@@ -235,7 +237,7 @@ def _watch(
             api.wait_ready()
         if interrupts.asked and not told:
             told = True
-            view.note(f"stopping after the update in hand; press Ctrl-C again to {again}")
+            view.note(f"stopping after the current update; press Ctrl-C again to {again}")
         if interrupts.asked and not stopped:
             # Told again with the next look where nobody answers; that has its own patience.
             with contextlib.suppress(ApiUnreachableError):
@@ -247,7 +249,7 @@ def _watch(
 
 
 def advice_for(job: Job, environment: EnvironmentSpec, api: Api) -> list[str]:
-    """Return what to tell of a job before it trains, one line each."""
+    """Return advice about a job before it trains, one line each."""
     lines = advice(
         job.spec,
         environment,

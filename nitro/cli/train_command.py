@@ -1,4 +1,4 @@
-"""The options of `nitro train`, and what is wired for them."""
+"""The options of `nitro train`, and their wiring."""
 
 import sys
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ Seeds = Annotated[
     str | None,
     _job_option(
         metavar="FROM-TO|N,N,...",
-        help="Train once with each seed, side by side where cores allow, and sum all up.",
+        help="Train once with each seed, in parallel if cores allow, and summarise.",
     ),
 ]
 Assignments = Annotated[
@@ -62,8 +62,7 @@ Variables = Annotated[
     _job_option(
         "--env",
         metavar="NAME[=VALUE]",
-        help="Set a variable where the environment runs; without a value, that of this shell; "
-        "repeatable.",
+        help="Set a variable for the environment; without a value it is this shell's; repeatable.",
     ),
 ]
 SpecFile = Annotated[Path | None, _job_option(help="YAML or JSON file of fields; options win.")]
@@ -78,17 +77,17 @@ InitFrom = Annotated[
     str | None,
     _job_option(
         metavar="RUN[:best]",
-        help="Begin a new job with the policy of an earlier one: its newest, or its best.",
+        help="Start a new job from an earlier run's newest or best policy.",
     ),
 ]
 IdempotencyKey = Annotated[
-    str | None, _job_option(help="Submitting again with this key gives the same job.")
+    str | None, _job_option(help="Submitting again with this key returns the same job.")
 ]
 Track = Annotated[
     str | None,
     typer.Option(
         metavar="wandb|mlflow|trackio",
-        help="Log the rounds in an experiment tracker, as `nitro track` does.",
+        help="Log the rounds in an experiment tracker, like `nitro track`.",
     ),
 ]
 DryRun = Annotated[
@@ -102,19 +101,19 @@ Processes = Annotated[
 ]
 Parallel = Annotated[
     int | None,
-    _place_option(min=1, help="With --seeds: how many to train at once; default: half the cores."),
+    _place_option(min=1, help="With --seeds: jobs to train at once; default: half the cores."),
 ]
 LearnerRanks = Annotated[
     int | None,
     _place_option(
         min=1,
         max=16,
-        help="Processes that share the learner's gradient steps, on a GPU each; default: 1.",
+        help="Processes that share the learner's gradient steps, one per GPU; default: 1.",
     ),
 ]
 ApiUrl = Annotated[
     str | None,
-    _place_option(help="REST API; default: NITRO_API_URL. Without both a local system starts."),
+    _place_option(help="REST API; default: NITRO_API_URL. Without either, a local system starts."),
 ]
 
 EXAMPLES = (
@@ -165,9 +164,10 @@ def train(
     """Train an agent and follow it. Without an API everything runs on this machine.
 
     With no options: a million steps, preset `standard`, rounds of 2,048 steps on eight actors.
-    `--dry-run` shows every value. A --spec file is completed as options are.
+    `--dry-run` shows every value. The same defaults complete a --spec file.
 
-    Ctrl-C stops after the current update and keeps the checkpoint. Twice kills everything.
+    Ctrl-C stops after the current update and keeps the checkpoint. A second Ctrl-C kills
+    everything.
     """
     from nitro.cli.train import TrainRequest, with_job
     from nitro.settings import read_settings
@@ -195,7 +195,9 @@ def train(
     )
     if track is not None and (seeds is not None or detach):
         each = Place(runs_dir=runs_dir, api_url=api_url).command("track", "JOB_ID", "--to", track)
-        raise CommandError(f"--track: is for one job that is followed; log others with: {each}")
+        raise CommandError(
+            f"--track: is for a single job without --detach; log others with: {each}"
+        )
     chosen = _chosen_seeds(seeds, parallel, one=fields["seed"], resume=resume, key=idempotency_key)
     if dry_run:
         return _describe(request, environment_packages, api_url, here=here)
@@ -222,10 +224,10 @@ def _chosen_seeds(
     resume: str | None,
     key: str | None,
 ) -> tuple[int, ...] | None:
-    """Return the seeds that are named; None for a single job.
+    """Return the named seeds; None for a single job.
 
     Raises:
-        CommandError: They are no seeds, or something is given that does not go with them.
+        CommandError: The seeds are malformed, or conflict with another option.
     """
     if seeds is None:
         if parallel is not None:
@@ -251,7 +253,7 @@ def _describe(
     if request.spec is None:
         place = Place(runs_dir=request.runs_dir, api_url=api_url)
         old = place.command("jobs", "show", request.resume)
-        raise CommandError(f"--dry-run: shows a new job; look at an old one with: {old}")
+        raise CommandError(f"--dry-run: is for a new job; show an old job with: {old}")
     found = described(request.spec, here=here, environment_packages=environment_packages)
     typer.echo(found)
 
@@ -293,7 +295,7 @@ def _train(
 
 
 def learners_for(seeds: Sequence[int], parallel: int | None) -> int:
-    """Return how many seeds to train at once, 1 for none: each keeps about two cores busy."""
+    """Return how many seeds to train at once; each keeps about two cores busy."""
     from shared.service.cores import usable_cores
 
     return max(1, min(len(seeds), parallel or usable_cores() // 2))

@@ -97,7 +97,7 @@ def test_an_environment_that_is_not_kept_is_replayed_and_says_at_what_cost() -> 
     assert found["how"] == "replayed"
     assert "the state of OwnCartPole " in found["why"]
     assert found["repeated"]["repeats"] == "reused"
-    assert found["job"] == "episodes of up to 2,048 steps go on, longer ones begin anew"
+    assert found["job"] == "episodes of up to 2,048 steps continue, longer ones start over"
     text = " ".join(check_env("Own-v0", "--steps=100").output.split())
     assert "s to repeat 1,024 steps" in text
 
@@ -107,7 +107,7 @@ def test_an_environment_that_is_not_kept_is_replayed_and_says_at_what_cost() -> 
     ("env_id", "how", "why"),
     [
         ("Random-v0", "alive only", "the same seed and actions gave other observations"),
-        ("Wrong-v0", "none", "Mend get_state and set_state"),
+        ("Wrong-v0", "none", "Fix get_state and set_state"),
     ],
 )
 def test_an_environment_whose_episodes_cannot_go_on_ends_with_1_and_says_why(
@@ -127,7 +127,7 @@ def test_an_environment_whose_episodes_cannot_go_on_ends_with_1_and_says_why(
 def test_an_environment_that_fails_by_itself_is_told_apart() -> None:
     result = check_env("Broken-v0")
     assert result.exit_code == EXIT_FAILED
-    assert "Broken-v0 failed in the undisturbed game: RuntimeError" in result.output
+    assert "Broken-v0 failed in the undisturbed episode: RuntimeError" in result.output
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_no_learner_is_named_before_the_environment_decides() -> None:
     unknown = known.model_copy(update={"environment": None})
     assert "cpu (auto: " in rendered(job_table(known, cost()), width=120)
     text = rendered(job_table(unknown, cost()), width=120)
-    assert "auto: nothing is decided" in text
+    assert "auto: decided when" in text
     assert "cpu" not in text
 
 
