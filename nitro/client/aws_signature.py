@@ -1,8 +1,7 @@
 """AWS signatures of requests, for an API behind API Gateway's IAM authoriser.
 
-The authoriser wants Signature Version 4 in the `Authorization` header; the token travels in a
-header of its own. The SDK signs and finds the credentials, but is only needed
-here, so it is imported here.
+The authoriser requires Signature Version 4 in the `Authorization` header; the token has a separate
+header. The SDK signs and finds the credentials. It is imported here because nothing else needs it.
 """
 
 from collections.abc import Generator
@@ -18,15 +17,15 @@ if TYPE_CHECKING:
 _SERVICE = "execute-api"
 _NO_SDK = "NITRO_SIGN_FOR needs AWS's SDK: `pip install boto3`, or install Nitro's extra `local`"
 _NO_CREDENTIALS = (
-    "NITRO_SIGN_FOR: there are no usable AWS credentials to sign with ({why}): sign in "
-    "(`aws sso login`), or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    "NITRO_SIGN_FOR: no usable AWS credentials to sign with ({why}): sign in (`aws sso login`), or "
+    "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 )
 _SIGNED = frozenset({"content-type", "idempotency-key", "x-nitro-token"})
-"""Headers that are ours, and nothing on the way may change; host and date are always signed."""
+"""Our own headers, which no proxy may change; host and date are always signed."""
 
 
 class AwsSignature(httpx.Auth):
-    """Signs each request as it leaves, body and all."""
+    """Signs each outgoing request, including its body."""
 
     requires_request_body = True
 
@@ -51,7 +50,7 @@ class AwsSignature(httpx.Auth):
         headers = {name: value for name, value in request.headers.items() if name in _SIGNED}
         signed = AWSRequest(request.method, str(request.url), data=request.content, headers=headers)
         try:
-            # Temporary credentials are renewed here when they are about to end.
+            # This renews temporary credentials that are about to expire.
             key = self._credentials.get_frozen_credentials()
         except BotoCoreError as error:
             raise CommandError(_NO_CREDENTIALS.format(why=error)) from error

@@ -43,12 +43,11 @@ from shared.service.http_client import HttpSetupError, http_client
 from shared.service.tokens import token_headers
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
-"""What an idempotency key can look like."""
+"""The form of an idempotency key."""
 _CONNECT_PAUSES_S = (0.0, 0.5)
-"""Before each further try of a connection that could not be opened: nothing was sent, so nothing
-repeats."""
+"""Delays between retries of a failed connection: nothing was sent, so nothing repeats."""
 _SUBMIT_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
-"""Before each further try to submit a job of which it is not known whether it arrived."""
+"""Delays between retries of a submission whose arrival is unknown."""
 _MAX_DETAIL = 300
 _FILE_TIMEOUT_S = 30.0
 
@@ -71,12 +70,12 @@ class NitroClient(Looking):
         """Connect at the first call.
 
         Args:
-            api_url: Where the API is, `https://host`.
-            token: Its bearer token; None where authentication is off.
+            api_url: Address of the API, `https://host`.
+            token: Its bearer token; None if authentication is off.
             timeout_s: Longest wait for an answer.
-            sign_for: AWS region to sign every request for, with the AWS credentials at hand: what
-                an API deployed with `endpoint: iam` asks for beside the token.
-            transport: What sends requests in place of connections of its own.
+            sign_for: AWS region to sign every request for, with the default AWS credentials. An API
+                with `endpoint: iam` requires it in addition to the token.
+            transport: Sends requests in place of its own connections.
 
         Raises:
             CommandError: Requests cannot be signed, or the environment names a proxy or
@@ -108,16 +107,16 @@ class NitroClient(Looking):
     def submit(self, spec: JobSpec, *, idempotency_key: str | None = None) -> Job:
         """Submit a job; the same key with the same specification returns the same job.
 
-        It is tried again where the API is away or its answer is lost, under one key all the time,
-        so that one job comes of it. The job may still be `checking`: then an actor is asked about
-        its environment, and `admitted` waits until it was queued or refused.
+        The client retries if the API is away or its answer is lost, always with the same key, so
+        that only one job is created. The job may still be `checking`: an actor then describes its
+        environment, and `admitted` waits until it is queued or refused.
 
         Args:
             spec: What to train.
             idempotency_key: Its key; a new one by default.
 
         Raises:
-            CommandError: No key can look like that, and nothing was sent; or the job was refused.
+            CommandError: The key is malformed and nothing was sent, or the job was refused.
         """
         if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
             raise CommandError(
@@ -137,7 +136,7 @@ class NitroClient(Looking):
         return self._call(Job, "POST", "/v1/jobs", body=spec, headers=headers)
 
     def admitted(self, job: Job, *, every_s: float = 0.2) -> Job:
-        """Wait until a job is checked; return it as it then is.
+        """Wait until a job is checked; return it.
 
         Raises:
             JobRefusedError: It was refused; says why, field by field.
@@ -149,11 +148,11 @@ class NitroClient(Looking):
         return job
 
     def jobs(self, *, status: JobStatus | None = None, cursor: str | None = None) -> JobList:
-        """Return one page of jobs in short, newest first."""
+        """Return one page of job summaries, newest first."""
         return self._call(JobList, "GET", "/v1/jobs", status=status, cursor=cursor)
 
     def every_job(self, *, status: JobStatus | None = None) -> Iterator[JobSummary]:
-        """Yield all jobs in short, newest first, page by page."""
+        """Yield all job summaries, newest first, page by page."""
         for page in _pages(lambda cursor: self.jobs(status=status, cursor=cursor)):
             yield from page.jobs
 
@@ -162,7 +161,7 @@ class NitroClient(Looking):
         return self._call(Job, "GET", job_path(job_id))
 
     def stop(self, job_id: str) -> Job:
-        """Ask a job to end after the update in hand; safe to repeat."""
+        """Ask a job to stop after its current update; safe to repeat."""
         return self._call(Job, "POST", job_path(job_id, "stop"))
 
     def resume(
@@ -177,9 +176,9 @@ class NitroClient(Looking):
     ) -> Job:
         """Continue a job from its last checkpoint; limits can only rise.
 
-        Jobs that were stopped or failed go on, and with more rounds those that made all of theirs.
-        One whose checkpoints are gone makes all rounds again, if that is said by `from_scratch`.
-        A decaying step size stays as it ended, unless `fresh_schedule` begins a new one.
+        This continues stopped and failed jobs, and finished jobs with more rounds. If a job's
+        checkpoints are gone, `from_scratch` repeats all rounds. A decaying step size stays at its
+        last value, unless `fresh_schedule` restarts the decay.
 
         Raises:
             CommandError: A limit is out of range; nothing was sent.
@@ -193,7 +192,7 @@ class NitroClient(Looking):
         return self._call(Job, "POST", job_path(job_id, "resume"), body=body)
 
     def switch_scaling(self, job_id: str, scaling: Policy) -> Job:
-        """Decide a job's rounds by another policy from the next round on; safe to repeat."""
+        """Switch a job's scaling policy from the next round on; safe to repeat."""
         body = ScalingRequest(scaling=scaling)
         return self._call(Job, "POST", job_path(job_id, "scaling"), body=body)
 
@@ -230,22 +229,22 @@ class NitroClient(Looking):
         return _read(kind, self._answer("GET", path, body=None, headers=None, **parameters))
 
     def download(self, link: ArtifactLink) -> Iterator[bytes]:
-        """Yield one of a job's files as it is now, in pieces; the token goes to this API alone.
+        """Yield a job's file in chunks, as it is now; only this API gets the token.
 
-        It may have been replaced since it was listed, so the answer says how long it is.
+        The file may have changed since the listing, so its length comes from the answer.
 
         Raises:
-            CommandError: The file is gone, is cut short, or cannot be reached, or the link leads
-                elsewhere without saying so.
+            CommandError: The file is gone, truncated or unreachable, or the link leads elsewhere
+                without saying so.
         """
         if not link.presigned and not link.url.startswith("/v1/jobs/"):
-            # Anywhere else, an address in full included, would be sent the token.
+            # Any other address, even a full one, would receive the token.
             raise ApiUnreachableError(f"{link.name}: the API links to no file of a job")
         with ExitStack() as leaving:
             source = self._http
             try:
                 if link.presigned:
-                    # It must come without the token: it leads to a bucket.
+                    # A link to a bucket must be fetched without the token.
                     bucket = http_client(link.url, timeout_s=_FILE_TIMEOUT_S)
                     source = leaving.enter_context(bucket)
                 response = leaving.enter_context(source.stream("GET", link.url))
@@ -297,7 +296,7 @@ class NitroClient(Looking):
         try:
             response = self._sent(request)
         except httpx.LocalProtocolError:
-            # Neither quoted nor chained: it repeats the header it does not like, token and all.
+            # Neither quoted nor chained: the error contains the bad header, token included.
             raise ApiUnreachableError(
                 f"nothing was sent to {self._url}: the token or another header cannot be sent"
             ) from None
@@ -331,8 +330,8 @@ def _read(kind: type[M], response: httpx.Response) -> M:
     except ValidationError as error:
         request = response.request
         raise ApiUnreachableError(
-            f"{request.method} {request.url}: the answer is no {kind.__name__}; "
-            "is this a Nitro API of the same version as this command?"
+            f"{request.method} {request.url}: the answer is not a {kind.__name__}; is this a Nitro "
+            "API of the same version as this command?"
         ) from error
 
 

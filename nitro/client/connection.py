@@ -16,15 +16,15 @@ from nitro.settings import (
 
 
 def has_api(api_url: str | None, runs_dir: Path) -> bool:
-    """Whether an API is named, or a local system up."""
+    """Whether an API is configured, or a local system runs."""
     return bool(api_url or named_api()) or (runs_dir / STATE_FOLDER / ADDRESS_FILE).exists()
 
 
 def connect(api_url: str | None, runs_dir: Path, *, token: str | None = None) -> NitroClient:
-    """Return a client for the API that is meant, with this token or that of the settings.
+    """Return a client for the chosen API, with this token or the configured one.
 
     Raises:
-        CommandError: There is no address or no token for it, or nothing to sign with.
+        CommandError: Its address, its token or credentials to sign with are missing.
     """
     settings = read_settings()
     url = api_address(api_url, settings, runs_dir)
@@ -33,7 +33,7 @@ def connect(api_url: str | None, runs_dir: Path, *, token: str | None = None) ->
 
 
 def signed_for(url: str, settings: CliSettings) -> str | None:
-    """Return the AWS region that requests to an API are signed for; None where they are not."""
+    """Return the AWS region for signed requests to an API; None for unsigned requests."""
     login = read_login()
     kept = None if login is None or login.api_url.rstrip("/") != url else login.sign_for
     return settings.sign_for or kept

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and the API, as errors that tell what to do."""
+"""Errors between a client and the API, with advice."""
 
 from http import HTTPStatus
 
@@ -9,7 +9,7 @@ from shared.contracts.problem import Problem
 AWAY = frozenset(
     {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 )
-"""What an endpoint answers while the scaler behind it is restarted."""
+"""Statuses of an endpoint while its scaler restarts."""
 
 
 class ApiError(CommandError):
@@ -24,21 +24,21 @@ class ApiError(CommandError):
 
 
 class ApiUnreachableError(CommandError):
-    """No answer from the API, or one that is not Nitro's."""
+    """No answer from the API, or an answer that is not Nitro's."""
 
     exit_code = EXIT_FAILED
 
 
 class JobRefusedError(CommandError):
-    """A job was taken in and then refused: its environment could not be had, or does not fit."""
+    """A job was accepted and then refused: its environment is unavailable or does not fit."""
 
 
 class NoAnswerError(ApiUnreachableError):
-    """The API could not be reached, or the connection broke: whether it heard is not known."""
+    """The API is unreachable, or the connection broke: it may or may not have received the call."""
 
 
 def require_admitted(job: Job) -> None:
-    """Raise what a job was refused for.
+    """Raise the reason for a job's refusal.
 
     Raises:
         JobRefusedError: It failed before its environment was known.

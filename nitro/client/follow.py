@@ -12,16 +12,16 @@ from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.rounds import RoundLine, RoundPlan, RoundRecord
 
 _RECENT = 5
-"""Rounds that the speed is taken of."""
+"""Number of rounds to measure the speed."""
 _AWAY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
-"""What is answered while the scaler is restarted, or its store throttles it."""
+"""Statuses while the scaler restarts, or its store throttles it."""
 PATIENCE_S = 90.0
-"""A deployment has no API for up to a minute (docs/deploy.md), and takes a moment to be found."""
+"""During a deployment the API is away for up to a minute (docs/deploy.md), plus name resolution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A job as it stands."""
+    """A job's current state."""
 
     job: Job
     records: tuple[RoundRecord, ...]
@@ -39,7 +39,7 @@ class Snapshot:
 
     @property
     def training_return(self) -> float | None:
-        """Mean return of the newest training episodes, None before the first ended."""
+        """Mean return of the newest training episodes; None before the first ends."""
         for record in reversed(self.records):
             if record.result and record.result.episode_returns:
                 return fmean(record.result.episode_returns)
@@ -54,10 +54,10 @@ class Snapshot:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to the job's last round, None before the first has ended.
+        """Seconds to the job's last round; None before the first ends.
 
-        Remaining rounds are assumed to take as long as the newer half of those made: with so many
-        it changes slowly, and the first one, in which everything starts, is soon left out.
+        Remaining rounds are assumed to take as long as the newer half of the finished rounds. That
+        estimate changes slowly, and soon excludes the slow first round.
         """
         results = [record.result for record in self.records if record.result]
         if not results:
@@ -72,7 +72,7 @@ class Snapshot:
 
 
 class RoundFeed:
-    """A job's rounds, fetched anew only from where they can still change."""
+    """A job's rounds; only those that can still change are fetched again."""
 
     def __init__(self, client: NitroClient, job_id: str) -> None:
         self._client = client
@@ -81,7 +81,7 @@ class RoundFeed:
         self._cursor: str | None = None
 
     def fetch(self) -> tuple[RoundRecord, ...]:
-        """Return all rounds so far, in order, and behind them the plans that ended the job."""
+        """Return all rounds so far, in order, followed by the plans that ended the job."""
         records: list[RoundRecord] = []
         cursor = self._cursor
         while True:
@@ -105,28 +105,30 @@ def follow(
     every_s: float = 0.5,
     patience_s: float = PATIENCE_S,
 ) -> Iterator[Snapshot]:
-    """Yield the job as it stands until it has finished; the last one is finished.
+    """Yield the job's states until it has finished; the last one is finished.
 
     Args:
         client: The API.
         job_id: Which job.
-        check: Called before every look; raises when going on makes no sense.
-        pause: Waits for so many seconds between two looks, or for less.
-        every_s: Pause between two looks.
-        patience_s: How long an API that does not answer, or says that it cannot, is asked again.
+        check: Called before every poll; raises if polling is pointless.
+        pause: Waits for at most the given seconds between two polls.
+        every_s: Pause between two polls.
+        patience_s: How long to retry an API that does not answer or is unavailable.
 
     Raises:
         ApiUnreachableError: The API did not answer for `patience_s`.
-        ApiError: It refused, or said for `patience_s` that it cannot answer.
+        ApiError: It refused, or was unavailable for `patience_s`.
     """
     feed = RoundFeed(client, job_id)
-    # Counted from the first failure, not the last answer: a process that was stopped in between has
-    # not asked for longer, and finds its connections dead when it goes on.
+    # Counted from the first failure, not from the last answer: a suspended process wakes with dead
+    # connections, but has not retried yet.
     failing_since: float | None = None
     while True:
         check()
         try:
-            job = client.get(job_id)  # before the rounds, so that a finished job's are complete
+            job = client.get(
+                job_id
+            )  # before the rounds, so that a finished job's rounds are complete
             snapshot = Snapshot(job, feed.fetch())
         except (ApiUnreachableError, ApiError) as error:
             if isinstance(error, ApiError) and error.problem.status not in _AWAY:
@@ -143,13 +145,13 @@ def follow(
 
 
 def line_of(record: RoundRecord) -> RoundLine:
-    """Return a round as a run's record has it, without its curvature: the API tells of none."""
+    """Return a round in the form of a run's record, without its curvature, which the API lacks."""
     evaluation = None if record.result is None else record.result.evaluation
     return RoundLine(plan=record.plan, result=record.result, curvature=None, evaluation=evaluation)
 
 
 def stop_unfinished(client: NitroClient, job_id: str) -> None:
-    """Ask a job to end after the update in hand, unless it has ended by now.
+    """Ask a job to stop after its current update, unless it has already ended.
 
     Raises:
         ApiError: The API refused for another reason.

@@ -1,4 +1,4 @@
-"""What a client can look at beside jobs, rounds and bills."""
+"""A client's further views, besides jobs, rounds and bills."""
 
 from abc import ABC, abstractmethod
 from typing import TypeVar
@@ -14,22 +14,22 @@ M = TypeVar("M", bound=Message)
 
 
 class Looking(ABC):
-    """Calls that change nothing."""
+    """Read-only calls."""
 
     @abstractmethod
     def get_message(self, kind: type[M], path: str, **parameters: str | None) -> M:
         """Return the answer to a GET; parameters of None are left out."""
 
     def session(self) -> Session:
-        """Return whom the token belongs to, and what it allows."""
+        """Return the token's role and its permissions."""
         return self.get_message(Session, "/v1/session")
 
     def curves(self, job_id: str, *, after: int = -1) -> Curves:
-        """Return a job's rounds after one as columns, as many as the API gives at a time."""
+        """Return a job's rounds after the given one as columns, one page."""
         return self.get_message(Curves, job_path(job_id, "curves"), after=str(after))
 
     def events(self, job_id: str, *, after: int = -1) -> EventPage:
-        """Return what happened to a job after one event."""
+        """Return a job's events after the given one."""
         return self.get_message(EventPage, job_path(job_id, "events"), after=str(after))
 
     def logs(self, job_id: str, *, source: str | None = None, limit: int = 200) -> LogPage:

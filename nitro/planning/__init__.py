@@ -1,1 +1,1 @@
-"""What a job would take and cost in each place it could be trained, before it is."""
+"""Estimates of a job's time and cost in each place."""

@@ -1,9 +1,9 @@
-"""Which of the ways to train are worth having, which to take, and when serverless is none of them.
+"""Choosing among the ways to train: the Pareto front, recommendations, and a verdict on serverless.
 
-A way is on the front when no other is both as fast and as cheap. Serverless is the right tool where
-it is on the front and gains enough by it: a fifth of the time of the fastest other way, or a fifth
-of the dollars of the cheapest server where this machine takes longer. Its dollars and the value of
-its time must also be less, together, than those of every other way.
+A way is on the front unless another one is as fast and as cheap. Serverless is the right tool if it
+is on the front and gains enough: 20 % of the time of the fastest other way, or 20 % of the dollars
+of the cheapest server if this machine is slower. Its dollars plus the value of its time must also
+be lower than for every other way.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,30 +13,30 @@ from nitro.planning.ways import Way
 from shared.money.prices import SECONDS_PER_HOUR
 
 _GAIN = 0.8
-"""Part of the time, or of the dollars, that is little enough to be worth another tool."""
+"""The largest share of the time, or of the dollars, that justifies another tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What to take, depending on what matters."""
+    """Recommendations by criterion."""
 
     cheapest: Way
     balanced: Way
-    """Dollars and the value of the time, together least."""
+    """The least sum of dollars and value of time."""
     fastest: Way
     front: tuple[Way, ...]
     """In order of time."""
     serverless_pays: bool
     verdict: str
-    """Whether to use serverless, in words."""
+    """The verdict on serverless, in words."""
 
 
 def choose(ways: Sequence[Way], *, usd_per_hour: float) -> Choice:
-    """Choose among ways; of those that are equal the first.
+    """Choose among ways; ties go to the first.
 
     Args:
         ways: At least one that is not serverless.
-        usd_per_hour: What an hour's wait is worth.
+        usd_per_hour: Value of an hour's wait.
     """
 
     def spent_usd(way: Way) -> float:
@@ -55,7 +55,7 @@ def choose(ways: Sequence[Way], *, usd_per_hour: float) -> Choice:
 
 
 def pareto_front(ways: Sequence[Way]) -> tuple[Way, ...]:
-    """Return the ways of which none other is as fast and as cheap, in order of time."""
+    """Return the Pareto front of time and cost, in order of time."""
     front: list[Way] = []
     for way in sorted(ways, key=lambda way: (way.wall_s, way.usd)):
         if not front or way.usd < front[-1].usd:
@@ -66,12 +66,12 @@ def pareto_front(ways: Sequence[Way]) -> tuple[Way, ...]:
 def _verdict(
     ways: Sequence[Way], front: Sequence[Way], spent_usd: Callable[[Way], float]
 ) -> tuple[bool, str]:
-    """Return whether serverless pays, and that in words.
+    """Return whether serverless pays, and the verdict in words.
 
     Args:
         ways: All.
-        front: Those that are on the front, in order of time.
-        spent_usd: A way's dollars and the value of its time.
+        front: Ways on the Pareto front, in order of time.
+        spent_usd: A way's dollars plus the value of its time.
     """
     others = [way for way in ways if way.place != "serverless"]
     others_usd = min(map(spent_usd, others))
@@ -95,11 +95,11 @@ def _verdict(
     if best is None:
         return False, (
             "Serverless is the wrong tool here: an actor's share of a round, or an evaluation "
-            f"episode, takes longer than Lambda lets it. The fastest other way: {_told(fastest)}."
+            f"episode, exceeds Lambda's time limit. The fastest other way: {_told(fastest)}."
         )
     return False, (
         f"Serverless is the wrong tool here: at best {_told(best)}. The fastest other way: "
-        f"{_told(fastest)}. Serverless may still pay for bursts, many jobs at once now and then."
+        f"{_told(fastest)}. Serverless may still pay for bursts of many jobs."
     )
 
 
@@ -114,7 +114,7 @@ def _told(way: Way) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """Return minutes as a person reads them.
+    """Format minutes for a person.
 
     >>> minutes(30.0), minutes(754.0), minutes(600_000.0)
     ('0.5', '12.6', '10,000')

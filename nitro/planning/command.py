@@ -1,4 +1,4 @@
-"""`nitro plan`: what a job would take and cost in each place, measured and projected."""
+"""`nitro plan`: a job's time and cost in each place, measured and projected."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,7 +34,7 @@ def plan(
     to_return: Annotated[
         float | None,
         typer.Option(
-            help="Train until a mean return, if recorded runs say how many steps that takes.",
+            help="Train until this mean return, if recorded runs show the number of steps.",
             show_default=False,
         ),
     ] = None,
@@ -47,7 +47,7 @@ def plan(
     assignments: Assignments = None,
     value_of_time: Annotated[
         float,
-        typer.Option(help="What an hour's wait is worth in dollars, for `balanced`.", min=0.0),
+        typer.Option(help="Value of an hour's wait in dollars, for `balanced`.", min=0.0),
     ] = 10.0,
     output: Annotated[
         Path | None,
@@ -56,10 +56,10 @@ def plan(
     as_json: AsJson = False,
     environment_packages: EnvironmentPackages = None,
 ) -> None:
-    """Say what a job would take and cost here, on a server and serverless, before it is trained.
+    """Estimate a job's time and cost here, on servers and serverless.
 
-    Measures the environment and an update on this machine for some seconds, and projects the rest
-    as the ledger does. `*` marks ways of which no other is as fast and as cheap.
+    Measures the environment and an update on this machine for a few seconds, and projects the rest
+    like the ledger. `*` marks the Pareto front of time and cost.
     """
     from nitro.deploy.machine_checks import check_packages
     from nitro.local.own_environments import own_packages, require_registered
@@ -72,7 +72,7 @@ def plan(
     own_packages(environment_packages)
     require_registered(env)
     spec, steps = _job(env, to_return, total_steps, assignments or [])
-    typer.echo(f"measuring {env} on this machine, for some seconds", err=True)
+    typer.echo(f"measuring {env} on this machine, for a few seconds", err=True)
     found = planned(spec, steps, usd_per_hour=value_of_time)
     if output is not None:
         from nitro.planning.picture import draw_plan
@@ -89,7 +89,7 @@ def plan(
 def _job(
     env: str, to_return: float | None, total_steps: str | None, assignments: list[str]
 ) -> tuple["JobSpec", int]:
-    """Return the job and the steps it is to make."""
+    """Return the job and its number of steps."""
     from nitro.planning.known_steps import steps_to_return
     from nitro.spec.starting_job import train_spec
     from nitro.spec.total_steps import parse_steps, planned_steps

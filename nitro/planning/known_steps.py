@@ -1,4 +1,4 @@
-"""How many steps a return takes, out of reference runs that are recorded in the source tree."""
+"""The number of steps to a return, from reference runs in the source tree."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from nitro.errors import CommandError
 from shared.contracts.job_spec import JobSpec
 
 Curve = Sequence[tuple[int, float]]
-"""Steps made, and the mean return by then; ascending in steps."""
+"""Steps and mean returns, ascending in steps."""
 
 
 class _Seed(BaseModel):
@@ -30,7 +30,7 @@ class _Episodes(BaseModel):
 
 
 class _Job(BaseModel):
-    """Fields of a recorded job, which may lack those that are younger than it."""
+    """Fields of a recorded job, which may lack newer fields."""
 
     preset: str
     actors: _Actors
@@ -48,7 +48,7 @@ class _Recorded(BaseModel):
     seeds: list[_Seed]
 
     def likeness(self, spec: JobSpec) -> tuple[int, int]:
-        """Return how many fields a job has in common with this one, and the seeds of this."""
+        """Return the number of fields in common with a job, and the number of seeds."""
         asked, actors = spec.resolved(), self.spec.actors
         alike = (
             self.spec.preset == asked.preset,
@@ -60,28 +60,28 @@ class _Recorded(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class KnownSteps:
-    """How many steps a return takes."""
+    """The number of steps to a return."""
 
     steps: int
     source: str
-    """The runs that say so, in words."""
+    """The source of the number, in words."""
 
 
 def steps_to_return(spec: JobSpec, target: float) -> KnownSteps:
-    """Return the steps after which the median recorded seed first had a return.
+    """Return the steps after which the median recorded seed first reached a return.
 
-    Of the recorded runs of its environment those are asked that are most like the job: in preset,
-    training horizon and actors, then in having most seeds.
+    The source is the recorded runs of the environment that are closest to the job in preset,
+    training horizon and actors; ties go to the most seeds.
 
     Raises:
-        CommandError: No recorded run says, or most seeds never had it; says what to do.
+        CommandError: No run is recorded, or most seeds never reached the return; gives advice.
     """
     env_id = spec.env_id
     found = max(_recorded(env_id), key=lambda each: each[1].likeness(spec), default=None)
     if found is None:
         raise CommandError(
-            f"--to-return: no run of {env_id} is recorded that says how many steps a return of "
-            f"{target:g} takes; give --total-steps instead"
+            f"--to-return: no recorded run of {env_id} shows the steps to a return of {target:g}; "
+            "give --total-steps instead"
         )
     name, recorded = found
     curves = [seed.curve for seed in recorded.seeds]
@@ -90,18 +90,18 @@ def steps_to_return(spec: JobSpec, target: float) -> KnownSteps:
     if 2 * len(reached) <= len(curves):
         best = median(max(mean for _, mean in curve) for curve in curves)
         raise CommandError(
-            f"--to-return: {len(reached)} of {len(curves)} recorded runs of {env_id} had a return "
-            f"of {target:g}; the median run's best is {best:.0f}. Ask for less, or give "
-            f"--total-steps. They are those of {source}"
+            f"--to-return: {len(reached)} of {len(curves)} recorded runs of {env_id} reached a "
+            f"return of {target:g}; the median run's best is {best:.0f}. Use a lower return, or "
+            f"give --total-steps. The runs are those of {source}"
         )
     missing = [max(reached)] * (len(curves) - len(reached))  # later, and never the median
     return KnownSteps(int(median([*reached, *missing])), source)
 
 
 def first_at(curve: Curve, target: float) -> int | None:
-    """Return the steps after which a curve first has a return; None if it never does.
+    """Return the steps after which a curve first reaches a return; None if it never does.
 
-    What the policy returned before it was trained does not count.
+    The return of the untrained policy does not count.
 
     >>> first_at([(0, 6.0), (1000, 3.0), (2000, 8.0)], 5.0)
     2000
@@ -110,7 +110,7 @@ def first_at(curve: Curve, target: float) -> int | None:
 
 
 def _recorded(env_id: str) -> Iterator[tuple[str, _Recorded]]:
-    """Yield what is recorded of an environment, by the name of its file in the source tree."""
+    """Yield the recorded runs of an environment, by the names of their files in the source tree."""
     found = find_spec("benchmarks")
     for folder in map(Path, (found and found.submodule_search_locations) or ()):
         for path in sorted((folder / "results").glob("**/*.json")):
@@ -120,7 +120,7 @@ def _recorded(env_id: str) -> Iterator[tuple[str, _Recorded]]:
             try:
                 recorded = _Recorded.model_validate_json(text)
             except ValidationError:
-                continue  # what is recorded in it is not of this form
+                continue  # a file of another form
             seeds = [seed for seed in recorded.seeds if seed.curve]
             if recorded.env_id == env_id and seeds:
                 name = path.relative_to(folder.parent).as_posix()

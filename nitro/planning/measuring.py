@@ -1,8 +1,7 @@
 """Measuring a job on this machine: its environment, and an update of its network.
 
-The actor's own rollout and the learner's own algorithm are timed, on samples of a policy that has
-not learned yet. Slow environments are sampled for some seconds, and those samples used again until
-a round is full.
+It times a real rollout and a real update, on samples of an untrained policy. Slow environments are
+sampled for a few seconds, and the samples are repeated to fill a round.
 """
 
 import itertools
@@ -40,33 +39,35 @@ from shared.trajectory.trajectory import Trajectory, encode_trajectory
 T = TypeVar("T")
 
 Clock = Callable[[], float]
-"""Seconds that pass, or that this process computes (`time.process_time`): the latter do not grow
-where others have the cores, and leave out what a simulator waits for."""
+"""Wall time, or CPU time of this process (`time.process_time`). CPU time is independent of other
+load, and excludes a simulator's waiting.
+"""
 
 _SAMPLING_S = 3.0
-"""How long the environment is sampled."""
+"""Duration of sampling."""
 _UPDATING_S = 6.0
-"""Longest update that is timed whole; of a longer one a part is."""
+"""Longest update to time as a whole; a longer one is timed in part."""
 _FEW_SAMPLES = 128
 _MOST_STEPS = 256
-"""Of a fragment that is timed."""
+"""Steps of a timed fragment."""
 _REPEATS = 5
 _REQUEST_S = 0.002
-"""An actor's request, its look at the cache and its answer, as in recorded runs."""
+"""An actor's request, cache access and answer, as in recorded runs."""
 CHECKPOINT_S = 0.008
-"""Writing record and checkpoint, likewise."""
+"""Writing record and checkpoint, as in recorded runs."""
 _UNLIMITED_STEPS = 1000
-"""Of an evaluation episode where the environment has no limit."""
+"""Steps of an evaluation episode if the environment has no limit."""
 GPU_TIMES_A_CORE = {False: (6.7, 2.7), True: (24.3, 5.7)}
-"""How much faster than one core a GPU updates and measures, without images and with: recorded in
-`benchmarks/results/gpu.json`."""
+"""Speed-up of a GPU over one core for updates and measurements, without and with images: from
+`benchmarks/results/gpu.json`.
+"""
 _SAME_ON_A_GPU = (1.0, 1.0)
-"""Of SAC, whose learner computes on its cores wherever it is."""
+"""For SAC, whose learner always computes on a CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """What came of sampling; seconds are the clock's."""
+    """The result of sampling; in wall time."""
 
     step_s: float
     computing: float
@@ -78,17 +79,17 @@ class Sampled:
 
 
 def measure(spec: JobSpec, *, total_steps: int) -> Workload:
-    """Measure a job here, in some twenty seconds at most.
+    """Measure a job here, in at most some twenty seconds.
 
     Args:
         spec: The job; its rounds have a fixed number of actors or of samples.
-        total_steps: Environment steps that it is to make.
+        total_steps: Its environment steps.
 
     Raises:
         CommandError: Its environment cannot be built, or fails.
     """
     with ExitStack() as leaving:
-        # As the learner does: before anything here has a thread.
+        # Like the learner: before this process has any threads.
         configure_torch()
         forked = second_process(torch.device("cpu"))
         if forked is not None:
@@ -103,7 +104,7 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
         samples = samples_per_round(spec)
         taken = alone = learner_s(job, sampled.trajectories, samples, forked)
         is_sac = isinstance(job.hyperparameters, SacHyperparameters)
-        if not (forked is None or images or is_sac):  # a GPU is told by what one core takes
+        if not (forked is None or images or is_sac):  # GPU times are estimated from one core's
             alone = learner_s(job, sampled.trajectories, samples, None)
         faster = _SAME_ON_A_GPU if is_sac else GPU_TIMES_A_CORE[images]
         on_gpu = sum(s / times for s, times in zip(alone, faster, strict=True))
@@ -130,19 +131,19 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
 
 
 def _replay_s(job: Job, step_s: float) -> float:
-    """Return what an actor repeats of its episodes, at half of the longest."""
+    """Return an actor's repeated steps, at half of the longest episode."""
     limit = longest_episode(job.spec, job.described_environment)
     longest = min(job.replay_steps, limit or job.replay_steps)
     return longest / 2 * job.spec.envs_per_actor * step_s
 
 
 def samples_per_round(spec: JobSpec) -> int:
-    """Return the steps of a job's rounds, all of its actors' together."""
+    """Return the steps of a job's rounds, summed over actors."""
     return spec.actors.max * spec.steps_of(spec.actors.max)
 
 
 def queued(spec: JobSpec) -> Job:
-    """Return the job as it would be queued, but for first steps without any update."""
+    """Return the job as it would be queued, without initial steps that skip updates."""
     spec = spec.resolved()
     try:
         environment = describe(spec.environment_ref)
@@ -162,7 +163,7 @@ def queued(spec: JobSpec) -> Job:
 
 
 def sample(job: Job, *, clock: Clock = time.perf_counter) -> Sampled:
-    """Sample a job's environment for some seconds, with a policy that has not learned yet.
+    """Sample a job's environment for a few seconds, with an untrained policy.
 
     Raises:
         UnsupportedEnvironment: It cannot be built.
@@ -216,9 +217,9 @@ def _fragments(
     begin_s: float,
     clock: Clock,
 ) -> tuple[float, Sequence[Trajectory]]:
-    """Sample for some seconds; return the seconds of a step, and what was sampled.
+    """Sample for a few seconds; return the seconds of a step, and the samples.
 
-    The shortest fragment takes `begin_s`; what a longer one takes beyond that are its steps.
+    The shortest fragment takes `begin_s`; a longer one's extra time is that of its steps.
     """
     num_envs = len(envs)
     wanted = min(job.spec.steps_of(job.spec.actors.max), _MOST_STEPS)
@@ -262,7 +263,7 @@ def _fragment(
         discount=job.hyperparameters.discount,
         seed=job.spec.seed,
     )
-    # What is repeated is counted apart: it depends on the place in an episode.
+    # Repeated steps are counted separately: they depend on the place in an episode.
     starts = () if after is None or task.replay_steps or not task.continues else after.snapshots
     return sample_fragment(task, envs, policy, starts=starts)
 
@@ -280,12 +281,12 @@ def learner_s(
     *,
     clock: Clock = time.perf_counter,
 ) -> tuple[float, float]:
-    """Return the seconds of an update on so many samples, and of a round's share in measuring."""
+    """Return the seconds of an update with this many samples, and of measuring per round."""
     steps = NetworkSteps.beside(forked)
     algorithm = build_algorithm(job, device=torch.device("cpu"), steps=steps)
     detector = build_detector(job.spec.detector)
     few = _filled(trajectories, min(samples, _FEW_SAMPLES))
-    learn_round(algorithm, few)  # what is only done once, is
+    learn_round(algorithm, few)  # one-time work
     few_s, _ = _timed(lambda: learn_round(algorithm, few), clock)
     part = few
     if few_s * samples / _num_steps(few) <= _UPDATING_S:
@@ -308,7 +309,7 @@ def _measured(algorithm: Algorithm, detector: Detector) -> None:
 
 
 def _filled(trajectories: Sequence[Trajectory], samples: int) -> list[Trajectory]:
-    """Return trajectories with so many samples together, or a few more; some come again."""
+    """Return trajectories with at least this many samples in total; some may repeat."""
     filled: list[Trajectory] = []
     for trajectory in itertools.cycle(trajectories):
         filled.append(trajectory.replaced(actor_index=len(filled)))

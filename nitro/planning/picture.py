@@ -18,7 +18,7 @@ _NAMES = {
 
 
 def draw_plan(plan: Plan, path: Path) -> Path:
-    """Draw a plan and return where the picture lies.
+    """Plot a plan and return the picture's path.
 
     Raises:
         CommandError: The file cannot be written.
@@ -29,7 +29,7 @@ def draw_plan(plan: Plan, path: Path) -> Path:
             _draw(panel, label, [w for w in _of(plan, "serverless") if w.learner == learner])
         _draw(panel, "one server", _of(plan, "server"))
         _draw(panel, "own cores of a CPU learner", _of(plan, "own"))
-        for way in _of(plan, "here"):  # which costs nothing, so has no place on the axis
+        for way in _of(plan, "here"):  # which costs nothing, so it is not on the logarithmic axis
             label = f"{way.name}, at no cost"
             panel.axvline(way.wall_s / 60.0, color="#555b66", linestyle="--", label=label)
         front = [way for way in (plan.ways[i] for i in plan.front) if way.usd]
@@ -39,7 +39,7 @@ def draw_plan(plan: Plan, path: Path) -> Path:
             s=130,
             facecolors="none",
             edgecolors="#c0392b",
-            label="none is as fast and as cheap",
+            label="Pareto front",
         )
         panel.set_xscale("log")
         panel.set_yscale("log")

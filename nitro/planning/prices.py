@@ -1,4 +1,4 @@
-"""What a deployment bills a job by: the sizes of its configuration at the prices it goes by."""
+"""A deployment's basis for bills: its configured sizes and prices."""
 
 from nitro.planning.ways import Learner
 from shared.contracts.job_spec import JobSpec
@@ -12,13 +12,13 @@ from shared.money.prices import RETIRED_INSTANCES
 
 _CPU_UNITS = 1024.0
 _COLD_START_S = 2.0
-"""As the scaler takes it to be on AWS."""
+"""The scaler's assumption for AWS."""
 _PING_EVERY_S = 240.0
-"""As the scaler pings."""
+"""The scaler's interval of pings."""
 
 
 def learners(config: NitroConfig) -> tuple[Learner, ...]:
-    """Return what jobs of a deployment can learn on."""
+    """Return a deployment's learners."""
     basis = cost_basis(config)
     kinds: tuple[LearnerKind, ...] = ("cpu", "gpu") if config.learner_instance_types else ("cpu",)
     return tuple(
@@ -34,7 +34,7 @@ def learners(config: NitroConfig) -> tuple[Learner, ...]:
 
 
 def function_learner(config: NitroConfig, spec: JobSpec) -> Learner | None:
-    """Return a learner whose gradients functions compute; None where they cannot."""
+    """Return a learner with learner functions; None if they cannot compute the gradients."""
     if not ALGORITHMS[spec.algorithm].on_functions:
         return None
     values = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
@@ -54,13 +54,13 @@ def _cache_bytes_per_s(config: NitroConfig) -> float:
 
 
 def cost_basis(config: NitroConfig) -> CostBasis:
-    """Return what a deployment's jobs are billed by, as its scaler is told."""
+    """Return the basis of a deployment's bills, as configured in its scaler."""
     prices = config.price_table
     types = config.learner_instance_types
     possible = [machine for machine in types if machine not in RETIRED_INSTANCES]
     return CostBasis(
         prices=prices,
-        # The dearest that may come: a budget must hold whichever does.
+        # The most expensive type: a budget must hold for every type.
         learner_usd_per_s=max(map(prices.learner_usd_per_s, possible or types), default=0.0),
         cpu_learner_usd_per_s=prices.fargate_usd_per_s(
             vcpu=config.cpu_learner_vcpu, memory_gb=config.cpu_learner_memory_mb / MB_PER_GB

@@ -1,4 +1,4 @@
-"""A plan for a person and as JSON: what was measured, the ways there are, and which to take."""
+"""A plan as text and as JSON: measurements, ways and recommendations."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -15,18 +15,18 @@ from shared.contracts.message import Message
 from shared.money.one_server import BOOT_S
 
 _BUSY = 0.8
-"""Part of its time below which a step was kept from computing."""
+"""Share of CPU time below which a step was probably slowed down by other load."""
 ASSUMPTIONS = (
-    "Each core of a server and of Lambda is as fast as one here, and so is a CPU learner. A GPU "
-    "learner is faster by what was recorded of an H200, which no smaller GPU reaches.",
+    "Each core of a server, of Lambda and of a CPU learner is as fast as a core here. A GPU "
+    "learner is as fast as an H200, which no smaller GPU reaches.",
     "An evaluation episode lasts as long as the environment allows.",
-    f"The start of a learner, and {BOOT_S:g} s of a server's boot, are in the minutes and in the "
-    "dollars. What a deployment costs when nothing runs is not.",
+    f"Minutes and dollars include the start of a learner and {BOOT_S:g} s of a server's boot, but "
+    "not the cost of an idle deployment.",
     "The steps of a trained policy take as long as those of a new one.",
-    "Where episodes go on by replays, each Lambda actor repeats half of the longest episode. "
-    "Elsewhere nothing is repeated, as processes keep their environments.",
+    "If episodes continue by replays, each Lambda actor repeats half of the longest episode. "
+    "Elsewhere nothing is repeated, because processes keep their environments.",
 )
-"""What a plan takes for granted beside what every bill does."""
+"""A plan's assumptions beyond those of every bill."""
 
 
 class Plan(Message):
@@ -35,7 +35,7 @@ class Plan(Message):
     workload: Workload
     ways: tuple[Way, ...]
     front: tuple[int, ...]
-    """Indices of the ways that no other is as fast and as cheap as, in order of time."""
+    """Indices of the ways on the Pareto front, in order of time."""
     cheapest: int
     balanced: int
     fastest: int
@@ -55,7 +55,7 @@ class Plan(Message):
         usd_per_hour: float,
         prices: str,
     ) -> Self:
-        """Return the plan that a choice makes."""
+        """Return the plan of a choice."""
         return cls(
             workload=workload,
             ways=tuple(ways),
@@ -78,8 +78,8 @@ def plan_view(plan: Plan) -> RenderableType:
         share = f"{workload.computing:.0%}"
         told.append(
             Text(
-                f"A step computed for {share} of its time only. If this machine is busy, measure "
-                "again when it is not."
+                f"A step used the CPU for only {share} of its time. If this machine is busy, "
+                "repeat the measurement when it is idle."
             )
         )
     return Group(*told)
@@ -91,7 +91,7 @@ def _measured(workload: Workload) -> Table:
     return facts_table(
         (
             ("job", f"{workload.env_id}, {rounds}"),
-            ("a step", f"{_took(workload.step_s)} on one core here, the policy included"),
+            ("a step", f"{_took(workload.step_s)} on one core here, including the policy"),
             ("a reset", _took(workload.reset_s)),
             (
                 "an update",
@@ -109,7 +109,7 @@ def _took(seconds: float) -> str:
 
 def _ways(plan: Plan) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    # The widths are said, too: without them every column of a table that is too wide is cut.
+    # Explicit widths: without them every column of a wide table is truncated.
     table.add_column("way", no_wrap=True, min_width=max(len(way.name) for way in plan.ways))
     for heading in ("cores", "actors", "minutes", "USD"):
         table.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))

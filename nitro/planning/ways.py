@@ -1,7 +1,7 @@
-"""The ways to train a job, each with the time and the money it would take.
+"""The ways to train a job, each with its time and cost.
 
-The model is the ledger's: `shared.money` prices rounds here that are foretold in the same way as it
-prices those that were. What a bill leaves out, the start of the learner or of the server, is in.
+The model is the ledger's: `shared.money` prices predicted rounds like finished ones. Unlike a bill,
+it includes the start of the learner or of the server.
 """
 
 import math
@@ -20,32 +20,33 @@ Place = Literal["here", "server", "own", "serverless"]
 """`own`: on the cores of a learner that exists while the job runs, without functions."""
 WhatLearns = LearnerKind | Literal["functions"]
 GRADIENT_CALL_S = 0.04
-"""What a call of a learner function takes beside its gradient: asking, invoking, weights and slice,
-and the way back. As in recorded runs on busy cores; on AWS nobody has measured it."""
+"""Overhead of a learner function's call: request, invocation, weights, slice and answer. From
+recorded runs on busy cores; not measured on AWS.
+"""
 _BILLED_BESIDE_S = 0.01
-"""The part of that in which the function runs."""
+"""The part of the overhead in which the function runs."""
 ACTORS = (8, 16, 64, 256, 1000)
-"""Numbers of serverless actors that are compared."""
+"""Numbers of serverless actors to compare."""
 SERVERS = ("c7i.xlarge", "c7i.4xlarge", "c7i.16xlarge")
-"""Servers that are: of 4, 16 and 64 cores."""
+"""Servers to compare, with 4, 16 and 64 cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """What a serverless job's learner is billed by, and how it starts."""
+    """The basis of a serverless job's learner, and its start."""
 
     kind: WhatLearns
     basis: CostBasis
     start_s: float
     """From a job's submission to its first round."""
     cores: int = 0
-    """Of its machine, for actors of its own; 0 where it has none."""
+    """Cores of its machine for own actors; 0 without own actors."""
     calls: int = 0
     """Gradients of an update that functions compute."""
     functions: int = 1
-    """How many compute at a time."""
+    """Functions at a time."""
     cache_bytes_per_s: float = math.inf
-    """What the network of the cache's node sustains."""
+    """Sustained network rate of the cache's node."""
 
     def update_s(self, workload: Workload) -> float:
         """Return the learner's work after a round."""
@@ -57,7 +58,7 @@ class Learner:
         return math.ceil(self.calls / self.functions) * each_s
 
     def gradients_usd(self, workload: Workload) -> float:
-        """Return what the functions of one update cost."""
+        """Return the cost of one update's functions."""
         if not self.calls:
             return 0.0
         basis, prices = self.basis, self.basis.prices
@@ -69,7 +70,7 @@ class Learner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """What a job's rounds take and cost."""
+    """Time and cost of a job's rounds."""
 
     wall_s: float
     usd: float
@@ -83,9 +84,9 @@ class Way(Message):
     learner: WhatLearns = "cpu"
     num_actors: PositiveInt
     cores: PositiveInt | None = None
-    """Of the machine that learns and acts; None where functions act."""
+    """Cores of the machine that learns and acts; None if functions act."""
     start_s: NonNegativeFloat
-    """Until the first round."""
+    """Seconds until the first round."""
     wall_s: NonNegativeFloat
     """The start included."""
     usd: NonNegativeFloat
@@ -100,16 +101,16 @@ def ways(
     actors_here: int,
     actors: Sequence[int] = ACTORS,
 ) -> tuple[Way, ...]:
-    """Return every way there is to train a job: here, on servers, on a learner's cores, serverless.
+    """Return every way to train a job: here, on servers, on a learner's cores, serverless.
 
     Args:
         workload: The job.
-        learners: What serverless jobs can learn on; the servers have the prices of the first.
+        learners: Learners of serverless jobs; the servers have the prices of the first.
         cores_here: Cores of this machine.
         actors_here: Actors that share them.
-        actors: Numbers of serverless actors; one that has no step for each, or that Lambda would
-            not give the time for theirs, is left out. All are where it would not give the time for
-            an evaluation episode.
+        actors: Numbers of serverless actors. A number is left out if some actor would have no step,
+            or would exceed Lambda's time limit. All are left out if an evaluation episode would
+            exceed it.
     """
     basis = learners[0].basis
     found = [this_machine(workload, basis, cores=cores_here, num_actors=actors_here)]
@@ -133,7 +134,7 @@ def ways(
 
 
 def this_machine(workload: Workload, basis: CostBasis, *, cores: int, num_actors: int) -> Way:
-    """Return what training here takes; it costs nothing."""
+    """Return the way to train here; it costs nothing."""
     wall_s = on_one_machine_s(workload, basis, cores=cores, num_actors=num_actors)
     return Way(
         place="here",
@@ -147,7 +148,7 @@ def this_machine(workload: Workload, basis: CostBasis, *, cores: int, num_actors
 
 
 def one_server(workload: Workload, basis: CostBasis, kind: str) -> Way:
-    """Return what one rented server takes, an actor on each of its cores."""
+    """Return the way with one rented server and an actor on each core."""
     cores = SERVER_CORES[kind]
     num_actors = min(cores, workload.samples_per_round // workload.envs_per_actor)
     wall_s = BOOT_S + on_one_machine_s(workload, basis, cores=cores, num_actors=num_actors)
@@ -163,7 +164,7 @@ def one_server(workload: Workload, basis: CostBasis, kind: str) -> Way:
 
 
 def own_cores(workload: Workload, learner: Learner, *, num_actors: int) -> Way:
-    """Return what a learner takes whose own cores do all that functions would."""
+    """Return the way with a learner whose own cores run all actors."""
     basis = replace(learner.basis, provisioned=0, pinged=0)
     rounds_s = on_one_machine_s(workload, basis, cores=learner.cores, num_actors=num_actors)
     return Way(
@@ -179,7 +180,7 @@ def own_cores(workload: Workload, learner: Learner, *, num_actors: int) -> Way:
 
 
 def serverless(workload: Workload, learner: Learner, num_actors: int) -> Way:
-    """Return what so many serverless actors take, beside a learner of some kind."""
+    """Return the way with this many serverless actors and this learner."""
     reused = replace(learner, basis=kept_by_reuse(learner.basis, num_actors))
     took = serverless_rounds(workload, reused, num_actors)
     return Way(
@@ -194,12 +195,12 @@ def serverless(workload: Workload, learner: Learner, num_actors: int) -> Way:
 
 
 def serverless_rounds(workload: Workload, learner: Learner, num_actors: int) -> Projection:
-    """Return what the rounds alone take and cost: what the ledger will say."""
+    """Return the time and cost of the rounds alone, like the ledger."""
     basis, wall_s, usd = learner.basis, 0.0, 0.0
     update_usd = learner.gradients_usd(workload)
     for kind in rounds(workload, num_actors, basis, learner_s=learner.update_s(workload)):
         round_s = serverless_round_s(kind.measured, basis)
-        # A node may send faster for a while, but not in round after round.
+        # A node can burst, but not round after round.
         round_s = max(round_s, cache_bytes(workload, kind.measured) / learner.cache_bytes_per_s)
         items = (*held_items(round_s, basis), *execution_items(kind.measured, basis))
         wall_s += kind.count * round_s
@@ -209,7 +210,7 @@ def serverless_rounds(workload: Workload, learner: Learner, num_actors: int) -> 
 
 
 def on_one_machine_s(workload: Workload, basis: CostBasis, *, cores: int, num_actors: int) -> float:
-    """Return how long the rounds take on the cores of one machine."""
+    """Return the duration of the rounds on the cores of one machine."""
     unhurried = replace(basis, function_timeout_s=math.inf)
     kept = workload.model_copy(update={"replay_s": 0.0})  # its processes keep their environments
     alike = rounds(kept, num_actors, unhurried, learner_s=workload.update_s)
@@ -217,12 +218,12 @@ def on_one_machine_s(workload: Workload, basis: CostBasis, *, cores: int, num_ac
 
 
 def kept_by_reuse(basis: CostBasis, num_actors: int) -> CostBasis:
-    """Return the basis of a job whose environments are reused, and pinged when they idle."""
+    """Return the basis of a job whose environments are reused, and pinged when idle."""
     return replace(basis, provisioned=0, pinged=num_actors)
 
 
 def _times_out(workload: Workload, num_actors: int, basis: CostBasis) -> bool:
-    """Return whether Lambda would end an actor's share of a round, or an evaluation episode."""
+    """Return whether a rollout or an evaluation episode exceeds Lambda's time limit."""
     core_s = [workload.fragment_s(num_actors)]
     if workload.evaluate_every:
         core_s.append(workload.episode_s)

@@ -1,7 +1,7 @@
-"""What a job asks of machines, in seconds of one core here, and the rounds that it is made of.
+"""A job's workload, in seconds of one core here, and its rounds.
 
-A round's samples are the same in number wherever it is trained, and shared by its actors: how many
-those are changes its time and its cost, and nothing that is learned but noise.
+A round has the same number of samples everywhere, shared by its actors. The number of actors
+changes its time and cost, but what is learned only by noise.
 """
 
 import math
@@ -13,15 +13,15 @@ from shared.money.costs import CostBasis, projected_duration_s
 from shared.money.round_costs import MeasuredRound
 
 PLAN_S = 0.012
-"""Publishing the policy and asking for a round, as in recorded runs."""
+"""Publishing the policy and requesting a round, as in recorded runs."""
 LAUNCH_S = 0.001
-"""From one actor's request to the next one's, likewise."""
+"""From one actor's request to the next, as in recorded runs."""
 NETWORK_BYTES_PER_S = 64e6
-"""What the learner takes in of trajectories: half of a gigabit a second."""
+"""Rate at which the learner receives trajectories: half a gigabit a second."""
 
 
 class Workload(Message):
-    """One job. Times are those of one core of this machine that has nothing else to do."""
+    """One job. Times are those of one idle core of this machine."""
 
     env_id: str
     images: bool
@@ -30,61 +30,61 @@ class Workload(Message):
     samples_per_round: PositiveInt
     envs_per_actor: PositiveInt = 1
     evaluate_every: Count
-    """Rounds from one evaluation to the next; 0 is none."""
+    """Rounds between evaluations; 0 for none."""
     evaluation_episodes: PositiveInt
     episode_steps: PositiveInt
     """Steps of an evaluation episode."""
     step_s: PositiveFloat
-    """A step of the environment, the policy's choice included."""
+    """A step of the environment, including the policy."""
     computing: NonNegativeFloat = 1.0
-    """Part of that time in which this process computed. In the rest the simulator waited, or others
-    had the core."""
+    """CPU share of that time. In the rest the simulator waited, or other processes had the core."""
     reset_s: NonNegativeFloat
     """A reset of the environment."""
     call_s: NonNegativeFloat
-    """What an actor does beside its steps: policy, start, trajectory."""
+    """An actor's work besides its steps: policy, start, trajectory."""
     replay_s: NonNegativeFloat = 0.0
-    """What an actor repeats of its episodes before it goes on with them: half of the longest one.
-    Nothing where a process still has the environment."""
+    """An actor's repeated steps before it continues an episode: half of the longest one. 0 if a
+    process still has the environment.
+    """
     update_s: NonNegativeFloat
     """The learner's work after a round: update, measurement and checkpoint."""
     gpu_update_s: NonNegativeFloat
     """The same on a GPU."""
     bytes_per_sample: NonNegativeFloat
-    """Of a trajectory, as it is sent."""
+    """Size of a trajectory on the wire."""
     policy_bytes: NonNegativeFloat = 0.0
-    """Of a policy, which every actor fetches."""
+    """Size of a policy, which every actor fetches."""
     overlaps: bool = False
-    """Whether actors go on while the learner takes a fixed number of gradient steps for theirs."""
+    """Whether actors continue while the learner takes a fixed number of gradient steps per step."""
 
     @property
     def useful_actors(self) -> int | None:
-        """Return how many actors keep the learner busy; None where it waits for each round."""
+        """Return how many actors keep the learner busy; None if it waits for each round."""
         if not self.overlaps:
             return None
         return max(1, math.ceil(self.samples_per_round * self.step_s / self.update_s))
 
     def steps_of(self, num_actors: int) -> int:
-        """Return the steps of each of so many actors."""
+        """Return the steps of each actor."""
         return self.samples_per_round // (num_actors * self.envs_per_actor) * self.envs_per_actor
 
     def fragment_s(self, num_actors: int) -> float:
-        """Return what each of so many actors takes for its share of a round."""
+        """Return the seconds of each actor's share of a round."""
         return self.call_s + self.replay_s + self.steps_of(num_actors) * self.step_s
 
     @property
     def episode_s(self) -> float:
-        """What an evaluation episode takes."""
+        """Seconds of an evaluation episode."""
         return self.call_s + self.reset_s + self.episode_steps * self.step_s
 
     def num_rounds(self, num_actors: int) -> int:
-        """Return how many rounds of so many actors the job has."""
+        """Return the number of the job's rounds with this many actors."""
         return math.ceil(self.total_steps / (num_actors * self.steps_of(num_actors)))
 
 
 @dataclass(frozen=True, slots=True)
 class AlikeRounds:
-    """A round, and how many there are of its kind."""
+    """A round, and the number of its kind."""
 
     measured: MeasuredRound
     count: int
@@ -93,11 +93,11 @@ class AlikeRounds:
 def rounds(
     workload: Workload, num_actors: int, basis: CostBasis, *, learner_s: float
 ) -> Iterator[AlikeRounds]:
-    """Yield a job's rounds in kinds: the first one, those with and without evaluation, the end.
+    """Yield a job's kinds of rounds: the first, those with and without evaluation, the end.
 
     Args:
         workload: The job.
-        num_actors: Of every round; it must leave each of them a step.
+        num_actors: Actors of every round, each with at least one step.
         basis: What the actors' function is like, and what is kept warm.
         learner_s: The learner's own work after a round.
     """
@@ -148,7 +148,7 @@ def _round(
 
 
 def cache_bytes(workload: Workload, measured: MeasuredRound) -> float:
-    """Return what the cache sends in a round: policies to actors, trajectories to the learner."""
+    """Return the cache's bytes in a round: policies to actors, trajectories to the learner."""
     received_bytes = (measured.overhead_s - PLAN_S) * NETWORK_BYTES_PER_S
     return measured.num_invocations * workload.policy_bytes + received_bytes
 
@@ -167,12 +167,12 @@ def foretold_round(
 
     Args:
         basis: What the actors' function is like, and what is kept warm.
-        num_actors: May be 0, of a round of evaluation alone.
-        fragment_s: What each actor takes on one core.
-        episodes_s: What each evaluation episode does.
-        received_bytes: Of all trajectories.
-        learner_s: The learner's own work after it.
-        cold: Invocations that wait for a new environment.
+        num_actors: 0 for a round of evaluation alone.
+        fragment_s: Seconds of each actor on one core.
+        episodes_s: Seconds of each evaluation episode.
+        received_bytes: Bytes of all trajectories.
+        learner_s: The learner's work after the round.
+        cold: Cold starts.
     """
     sample_s = _on_lambda_s(fragment_s, basis) if num_actors else 0.0
     evaluations_s = tuple(_on_lambda_s(each, basis) for each in episodes_s)

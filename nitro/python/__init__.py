@@ -1,1 +1,1 @@
-"""What `import nitro` offers: training, runs and policies in a few lines of Python."""
+"""The API of `import nitro`: training, runs and policies in a few lines of Python."""

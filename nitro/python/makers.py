@@ -1,8 +1,7 @@
-"""Environments that only the calling program knows: a class, a function, or what it registered.
+"""Environments of the calling program: a class, a function, or a registration.
 
-Actors are processes of their own, and import such an environment by its name. The name goes to them
-by the local system's settings, as NITRO_ENVIRONMENT_PACKAGES does; a job never names anything to
-import.
+Actors are separate processes, and import such an environment by its name. They get the name from
+the local system's settings, like NITRO_ENVIRONMENT_PACKAGES; a job never names anything to import.
 """
 
 import importlib.util
@@ -31,34 +30,34 @@ _EXPECTED = {
 }
 """By argument."""
 WriteFile = Callable[[str, str], str]
-"""Keeps a Python source under a stem that it is given, and returns the file's name for actors."""
+"""Stores a Python source under the given stem, and returns the file's name for actors."""
 _FILE = "a file of its own, such as my_env.py"
 _KNOWN_EVERYWHERE = frozenset({"gymnasium", "ale_py", "shared"})
-"""Top packages whose environments every actor knows."""
+"""Top-level packages whose environments every actor knows."""
 
 
 def maker_name(maker: Maker, write: WriteFile | None = None, *, argument: str = "env") -> str:
-    """Return the name that actors import a function or class by: `module:name`, or `file.py:name`.
+    """Return the import name of a function or class for actors: `module:name`, or `file.py:name`.
 
     Args:
         maker: The function or class.
-        write: Keeps what a notebook defines in a file; None refuses it.
-        argument: What it was given as, for errors.
+        write: Stores a notebook's definitions in a file; None refuses them.
+        argument: Its name in errors.
 
     Raises:
-        CommandError: They could not; says what to do.
+        CommandError: Actors could not import it; gives advice.
     """
     if not (inspect.isfunction(maker) or inspect.isclass(maker)):
         raise CommandError(f"{argument}: {_EXPECTED[argument].format(type(maker).__name__)}")
     module, name = maker.__module__, maker.__qualname__
     if not name.isidentifier():
         raise CommandError(
-            f"{argument}: other processes cannot import {name}, as it is no name at the top level "
+            f"{argument}: other processes cannot import {name}, because it is not at the top level "
             f"of a module: write a function or class there, in {_FILE}"
         )
     if getattr(importlib.import_module(module), name, None) is not maker:
         raise CommandError(
-            f"{argument}: {module}.{name} is another object by now, which other processes would "
+            f"{argument}: {module}.{name} now names another object, which other processes would "
             "import: give the function or class that the module has under this name"
         )
     if module != "__main__":
@@ -68,10 +67,10 @@ def maker_name(maker: Maker, write: WriteFile | None = None, *, argument: str = 
 
 
 def registered_name(env_id: str, write: WriteFile) -> str | None:
-    """Return what makes actors know an environment that this process has registered.
+    """Return the package that registers this process's environment in actors.
 
-    None where they know it anyway, where nobody knows it, or where its registration cannot be
-    repeated in another process.
+    None if they know it anyway, if it is unknown, or if its registration cannot be repeated in
+    another process.
 
     Args:
         env_id: The environment's name.
@@ -94,7 +93,7 @@ def registered_name(env_id: str, write: WriteFile) -> str | None:
 
 
 def _of_main(main: ModuleType, name: str) -> str | None:
-    """Return the name of what the running program defines; None in a notebook."""
+    """Return the name of a definition in the running program; None in a notebook."""
     script = script_of(main)
     if main.__spec__ is not None:  # python -m package.module
         return f"{main.__spec__.name}:{name}"
@@ -116,7 +115,7 @@ def _of_notebook(maker: Maker, write: WriteFile | None) -> str:
 
 
 def _entry_point(spec: "EnvSpec") -> str:
-    """Return where a registered environment comes from as `module:name`; empty if unknown."""
+    """Return a registered environment's entry point as `module:name`; empty if unknown."""
     made_by = spec.entry_point
     if isinstance(made_by, str):
         return made_by
@@ -128,7 +127,7 @@ def _entry_point(spec: "EnvSpec") -> str:
 
 
 def _registration(spec: "EnvSpec", entry_point: str) -> str | None:
-    """Return Python that repeats a registration; None where its arguments cannot be written."""
+    """Return Python source that repeats a registration; None if its arguments cannot be written."""
     arguments = {
         "id": spec.id,
         "entry_point": entry_point,

@@ -1,4 +1,4 @@
-"""What a notebook defines, as the source of a module: actors import files, and no cells."""
+"""A notebook's definitions as the source of a module: actors can import only files."""
 
 import ast
 import importlib
@@ -12,14 +12,14 @@ from typing import Any
 
 
 class NotWritableError(Exception):
-    """Something that is needed has no source."""
+    """A needed object has no source."""
 
 
 def notebook_source(maker: Callable[..., Any]) -> str | None:
-    """Return Python that defines a function or class and all that it uses.
+    """Return Python source of a function or class and its dependencies.
 
     Returns:
-        None where something of that has no source, such as an object that a cell computed.
+        None if a dependency has no source, such as an object computed in a cell.
     """
     try:
         defined = [*_defined(maker.__name__, vars(sys.modules["__main__"]), set())]
@@ -29,7 +29,7 @@ def notebook_source(maker: Callable[..., Any]) -> str | None:
 
 
 def found_modules() -> str:
-    """Return Python that finds the modules which this process finds."""
+    """Return Python source that reproduces this process's module path."""
     folders = [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()]
     return (
         "import sys\n\n"
@@ -39,7 +39,7 @@ def found_modules() -> str:
 
 
 def _defined(name: str, cells: Mapping[str, Any], seen: set[str]) -> Iterator[str]:
-    """Yield what defines a name of the cells, after what it uses."""
+    """Yield the definition of a name in the cells, after its dependencies."""
     if name in seen or name not in cells:
         return
     seen.add(name)
@@ -59,7 +59,7 @@ def _defined(name: str, cells: Mapping[str, Any], seen: set[str]) -> Iterator[st
 
 
 def _definition(value: type[Any] | FunctionType) -> tuple[ast.stmt, str]:
-    """Return the newest definition of a class or function, parsed and as its cell has it."""
+    """Return the newest definition of a class or function, parsed and as source."""
     functions = [value] if inspect.isfunction(value) else [*vars(value).values()]
     codes = [each.__code__ for each in functions if inspect.isfunction(each)]
     for file in dict.fromkeys(code.co_filename for code in codes):

@@ -1,4 +1,4 @@
-"""Files that a notebook shows: the path of a picture or of a film."""
+"""Paths that a notebook shows as a picture or a film."""
 
 import base64
 from pathlib import PosixPath

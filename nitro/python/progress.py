@@ -16,25 +16,25 @@ _WIDTH = 24
 
 
 class View(Protocol):
-    """Where progress is shown."""
+    """A view of progress."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show a job as it stands."""
+        """Show a job's state."""
 
     def note(self, text: str) -> None:
-        """Show a line that stays."""
+        """Show a permanent line."""
 
 
 class NotebookView:
-    """One line that is written over and over."""
+    """One line that is rewritten in place."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Write the line anew."""
+        """Rewrite the line."""
         sys.stdout.write(f"\r{progress_line(snapshot)}")
         sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """Write a line of its own."""
+        """Write a separate line."""
         sys.stdout.write(f"\r{text}\n")
 
 
@@ -43,7 +43,8 @@ def shown_progress(*, wanted: bool | None) -> Iterator[View]:
     """Yield a view of a job's progress.
 
     Args:
-        wanted: None shows it on a terminal and in a notebook; True also elsewhere, a line a round.
+        wanted: None shows it on a terminal and in a notebook; True also elsewhere, one line per
+            round.
     """
     console = Console(stderr=True)
     if wanted is None:
@@ -59,7 +60,7 @@ def shown_progress(*, wanted: bool | None) -> Iterator[View]:
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """Return a job's progress in one line, padded to cover a longer one before it."""
+    """Return a job's progress in one line, padded to cover a longer predecessor."""
     done, rounds = snapshot.finished_rounds, snapshot.job.spec.stop.max_rounds
     filled = _WIDTH * done // rounds
     parts = [

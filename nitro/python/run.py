@@ -1,4 +1,4 @@
-"""A run: what came of a job, and what can be done with its policy."""
+"""A run: a job's results and its policy."""
 
 import functools
 import warnings
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """What came of a job. `nitro.train` and `nitro.load` return one.
+    """The results of a job, as returned by `nitro.train` and `nitro.load`.
 
     Attributes:
-        job: The job as it stood when the run was read: its specification, status and progress.
+        job: The job at the time of reading: its specification, status and progress.
         rounds: The record of each round, in order: plan, result, curvature and evaluation.
-        cost_usd: What the run costs on AWS, as projected where it ran on this machine.
-        checkpoint: Whose policy the run has: `newest` or `best`.
+        cost_usd: The run's cost on AWS, projected if it ran on this machine.
+        checkpoint: The checkpoint of the run's policy: `newest` or `best`.
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class Run:
         """
         if self._folder is None:
             raise CommandError(
-                f"{self.job_id}: the run's files are where its API keeps them; copy its folder "
-                "here, and nitro.load(folder)"
+                f"{self.job_id}: the run's files are at its API; copy its folder here, then call "
+                "nitro.load(folder)"
             )
         return self._folder
 
     @property
     def returns(self) -> list[float | None]:
-        """Mean return of the training episodes that ended in each round; None where none did."""
+        """Mean return of the training episodes that ended in each round; None for no episode."""
         return [training_return(line) for line in self.rounds if line.result is not None]
 
     @property
     def evaluations(self) -> list[tuple[int, float]]:
-        """Evaluations in order: rounds that the policy had learned from, and its mean return."""
+        """Evaluations in order: the number of rounds learned from, and the mean return."""
         behind = self.job.spec.rounds_behind
         return [
             (behind(line.plan.round), fmean(line.evaluation.returns))
@@ -98,7 +98,7 @@ class Run:
     def to_pandas(self) -> "pandas.DataFrame":
         """Return the rounds as a table, a row each: returns, steps, actors, score, seconds.
 
-        `env_steps` counts up; `evaluation` is empty in rounds that evaluated nothing.
+        `env_steps` is cumulative; `evaluation` is empty in rounds without an evaluation.
 
         Raises:
             CommandError: pandas is not installed.
@@ -111,8 +111,8 @@ class Run:
     def policy(self) -> NumpyPolicy:
         """The policy of the run's checkpoint, deterministic by its method `act`.
 
-        `act` takes one observation or a batch, as `environment` gives them, and returns what its
-        `step` takes: within the bounds, choices numbered as in its action space.
+        `act` takes one observation or a batch from `environment`, and returns actions for its
+        `step`: within the bounds, with choices numbered as in the action space.
 
         Raises:
             CommandError: There is no checkpoint, it is damaged, or it is not on this machine.
@@ -120,15 +120,15 @@ class Run:
         return read_policy(self.folder, self.checkpoint)[1]
 
     def environment(self, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-        """Return a new environment as the policy sees it, with raw rewards.
+        """Return a new environment with the policy's observations and raw rewards.
 
-        It differs from what `gymnasium.make` returns where the job names wrappers, where
-        observations are images or have several axes, and in Atari games. The job's own variables
-        are set in this process. A warning names others that differ from those of the training.
+        It differs from `gymnasium.make`'s if the job names wrappers, if observations are images or
+        have several axes, and in Atari games. The job's variables are set in this process. A
+        warning names other variables that differ from the training.
 
         Raises:
             shared.environments.spaces.UnsupportedEnvironment: It is not registered here, or cannot
-                be drawn as asked.
+                be rendered as requested.
         """
         spec, described = self.job.spec, self.job.described_environment
         for difference in variable_differences(described.variables, spec.env_variables):
@@ -139,8 +139,8 @@ class Run:
         """Play episodes with the deterministic policy, in this process.
 
         Args:
-            episodes: How many.
-            seed: Decides them all; equal seeds give equal episodes.
+            episodes: Number of episodes.
+            seed: Equal seeds give equal episodes.
 
         Returns:
             `mean_return`, `std_return`, `returns` and more; printed, one line.
@@ -151,7 +151,7 @@ class Run:
         return evaluate_run(self.folder, episodes=episodes, seed=seed, checkpoint=self.checkpoint)
 
     def plot(self, path: Path | str | None = None) -> Picture:
-        """Draw return, actors, boosting score and cost per round; a notebook shows the picture.
+        """Plot return, actors, boosting score and cost per round; a notebook shows the picture.
 
         Args:
             path: A .png, .pdf or .svg to write; default: `plots/run.png` in the run's folder.
@@ -173,8 +173,7 @@ class Run:
             Path of the film, in the run's folder.
 
         Raises:
-            CommandError: There is no checkpoint, or the environment cannot be drawn; says what is
-                missing.
+            CommandError: There is no checkpoint, or the environment cannot be rendered; says why.
         """
         report = evaluate_run(
             self.folder, episodes=episodes, seed=seed, checkpoint=self.checkpoint, video=True
@@ -189,14 +188,14 @@ def load(
     runs_dir: str | Path = "runs",
     env: Maker | None = None,
 ) -> Run:
-    """Return a run that was trained before, on this machine or copied to it.
+    """Return an earlier run, trained on this machine or copied to it.
 
     Args:
         run: Its folder, or its job's id.
-        checkpoint: Whose policy: `newest`, or `best` for the one with the best evaluation. Default:
-            newest, or best where training ended at its target.
+        checkpoint: `newest`, or `best` for the policy with the best evaluation. Default: newest, or
+            best if training ended at its target.
         runs_dir: Folder of the runs, for a job's id.
-        env: What made its environment, where that is registered nowhere.
+        env: The maker of its environment, if that is not registered.
 
     Raises:
         CommandError: There is no such run, or its files are damaged.

@@ -1,4 +1,4 @@
-"""`nitro.sweep`: many jobs in one call, and what they came to."""
+"""`nitro.sweep`: many jobs in one call, and their results."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class Sweep:
-    """What came of a sweep. `nitro.sweep` and `nitro.load_sweep` return one.
+    """The results of a sweep, as returned by `nitro.sweep` and `nitro.load_sweep`.
 
     Attributes:
-        name: What `nitro sweep show` calls it.
-        folder: Where its tables and its picture lie.
+        name: Its name for `nitro sweep show`.
+        folder: Folder of its tables and its picture.
     """
 
     def __init__(self, folder: SweepFolder) -> None:
@@ -44,7 +44,7 @@ class Sweep:
 
     @property
     def results(self) -> Results:
-        """What was found: `groups`, `overall`, `trials`, `spent_usd` and `unfinished`."""
+        """The results: `groups`, `overall`, `trials`, `spent_usd` and `unfinished`."""
         return summed_up(self._folder)
 
     @property
@@ -76,7 +76,7 @@ class Sweep:
         return told(self.results, form)
 
     def plot(self, path: Path | str | None = None) -> Picture:
-        """Draw returns by steps, with a band for each setting; a notebook shows the picture.
+        """Plot returns by steps, with a band for each setting; a notebook shows the picture.
 
         Args:
             path: A .png, .pdf or .svg to write; default: `sweep.png` in the sweep's folder.
@@ -108,10 +108,9 @@ def sweep(
     progress: bool | None = None,
     **fields: Any,
 ) -> Sweep:
-    """Train every environment with every setting and every seed; return what they came to.
+    """Train every environment with every setting and every seed; return the results.
 
-    The same call again goes on with what is left. Ctrl-C ends it at once, and loses nothing but the
-    rounds in hand.
+    Repeating the call resumes the sweep. Ctrl-C ends it at once, and loses only the current rounds.
 
     Args:
         environments: One or several names of registered environments.
@@ -119,22 +118,22 @@ def sweep(
         vary: Values by field of the job: `{"preset": ["standard", "paper"]}`. All combinations are
             trained.
         settings: Fields by a setting's name: `{"ppo": {"algorithm": "ppo"}}`.
-        search: Look for the best values in place of training all: `fields`, `trials`, `rungs` and
-            more, as in a file.
+        search: Search for the best values instead of a grid: `fields`, `trials`, `rungs` and more,
+            as in a file.
         total_steps: Environment steps of each job.
         budget_usd: The most that all jobs together may cost, as projected to AWS.
-        name: What to call the sweep; default: made of the rest.
+        name: Name of the sweep; default: derived from the rest.
         spec: A YAML or JSON file of a sweep; arguments win.
-        parallel: Jobs at once; `auto` is what this machine's cores bear.
+        parallel: Jobs at once; `auto` matches this machine's cores.
         api_url: REST API of a deployment; it needs a budget.
         runs_dir: Folder of the local runs.
-        environment_packages: Modules that register environments of one's own.
-        progress: Whether to tell of each job that ends; by default on a terminal.
+        environment_packages: Modules that register your own environments.
+        progress: Whether to report each finished job; by default on a terminal.
         **fields: Fields that all jobs have, such as `preset="paper"`.
 
     Raises:
-        CommandError: A field is wrong, or the system or the API cannot be had. A job that fails is
-            a row of the sweep, and raises nothing.
+        CommandError: A field is wrong, or the system or the API is unavailable. A failed job is a
+            row of the sweep, and raises nothing.
     """
     given = {
         "environments": environments,

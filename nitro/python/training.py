@@ -39,7 +39,7 @@ _OPTION = re.compile(r"--([a-z][a-z-]*)")
 NetworkMaker = Callable[..., Any]
 """Takes the description of an environment, and returns a torch module."""
 OnRound = Callable[[RoundLine], object]
-"""Told every finished round; it stops the job by returning False, or by raising."""
+"""Called with every finished round; it stops the job by returning False, or by raising."""
 
 
 def train(
@@ -67,48 +67,47 @@ def train(
     """Train an agent and return its run, once the job has ended.
 
     Without `api_url`, or NITRO_API_URL, everything runs on this machine: this call starts the
-    system and ends it, unless `nitro up` runs it already. Ctrl-C stops the job after the update in
-    hand; a second one leaves at once. What is not given is as `nitro train` has it.
+    system and ends it, unless `nitro up` runs it already. Ctrl-C stops the job after the current
+    update; a second one returns at once. Defaults are those of `nitro train`.
 
     Args:
         env: Name of a registered environment; default: Hopper-v5. On this machine it may also be a
             function or class that makes one, at the top level of a file that can be imported.
-        total_steps: Environment steps to make, in place of `rounds`.
-        rounds: Policy updates to make.
+        total_steps: Environment steps, instead of `rounds`.
+        rounds: Policy updates.
         seed: Equal seeds train equal policies.
         algorithm: `ppo`, `impact`, `impala`, `sac` or `crossq`.
         preset: Hyper-parameters to start from: `standard` or `paper`.
-        budget_usd: The most the job may cost, as projected to AWS; default: 5 with an API, no cap
-            on this machine.
-        init_from: An earlier run whose newest policy a new job begins with: the run, its id, or its
-            folder. `run:best` and a run that was loaded with its best checkpoint begin with that.
-        resume: A run that goes on, in place of a new one; `rounds` and `budget_usd` raise limits.
-        fresh_schedule: With `resume` and more rounds: lets the step size decay anew over them.
+        budget_usd: Cap on the projected AWS cost; default: 5 with an API, no cap on this machine.
+        init_from: An earlier run, its id or its folder: a new job starts from its newest policy.
+            `run:best`, or a run loaded with its best checkpoint, starts from the best policy.
+        resume: A run to continue instead of a new one; `rounds` and `budget_usd` raise limits.
+        fresh_schedule: With `resume` and more rounds: restarts the decay of the step size.
         api_url: REST API of a deployment.
         token: Its bearer token; default: NITRO_TOKEN or NITRO_TOKEN_FILE.
         on_round: Called with the record of every finished round, in order. If it returns False or
-            raises, the job is stopped after the update in hand; then its exception is raised.
+            raises, the job stops after the current update; then its exception is raised.
         runs_dir: Folder of the local runs.
         progress: Whether to show progress; by default on a terminal and in a notebook.
-        processes: Actors that really run at once on this machine; default: one per core.
-        environment_packages: Modules that register environments of one's own, for actors on this
+        processes: Actors that run at once on this machine; default: one per core.
+        environment_packages: Modules that register your own environments, for actors on this
             machine; default: NITRO_ENVIRONMENT_PACKAGES.
         network: Class or function that makes a torch module with `actor` and `critic` for an
-            environment, on this machine: the learner trains it in place of its own network. It is
-            called with `environment.observation.shape` and more, at the top level of a file that
-            can be imported. With `resume`, give it again.
+            environment, on this machine: the learner trains it instead of its own network. It must
+            be at the top level of an importable file, and gets a description such as
+            `environment.observation.shape`. With `resume`, give it again.
         **fields: Any field of a job, as `nitro fields` lists them: `envs_per_actor=4`,
             `hyperparameters={"learning_rate": 1e-4}`, `stop={"target_return": 475}`. `scaling` and
             `actors` may be texts as on the command line: `scaling="fixed:8"`, `actors="8:64"`.
 
     Raises:
-        CommandError: A field is wrong, the job was refused or failed, or the system or the API
-            cannot be reached. Wrong fields are named before anything starts.
+        CommandError: A field is wrong, the job was refused or failed, or the system or the API is
+            unreachable. Wrong fields are reported before anything starts.
     """
     end_import()
     _require_arguments(processes=processes, on_round=on_round, api_url=api_url)
     folder = Path(runs_dir)
-    if isinstance(environment_packages, str):  # one, where a list of them belongs
+    if isinstance(environment_packages, str):  # a single name instead of a list
         environment_packages = [environment_packages]
     if env is not None and not isinstance(env, str):
         env, environment_packages = _with_maker(env, environment_packages, folder)
@@ -165,7 +164,7 @@ def train(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begin:
-    """A new job, or one that goes on."""
+    """A new or a continued job."""
 
     spec: JobSpec | None
     resume: str | None
@@ -175,7 +174,7 @@ class _Begin:
     runs_dir: Path
 
     def known_here(self) -> str | None:
-        """Return what this process knows the job's environment by."""
+        """Return this process's packages for the job's environment."""
         if self.spec is None:
             return None
         return registered_name(self.spec.env_id, partial(write_module, self.runs_dir))
@@ -195,7 +194,7 @@ class _Begin:
 
 
 def _named(run: str | Path | Run, runs_dir: Path) -> str:
-    """Return a run as the command line names it."""
+    """Return a run's name for the command line."""
     if isinstance(run, Run):
         return f"{run.job_id}:{run.checkpoint}" if run.checkpoint != "newest" else run.job_id
     text = str(run)
@@ -212,10 +211,10 @@ def _require_resume_alone(given: Mapping[str, object], total_steps: float | None
 
 
 def _require_arguments(*, processes: object, on_round: object, api_url: object) -> None:
-    """Refuse what would fail only after the system has started.
+    """Check arguments before the system starts.
 
     Raises:
-        CommandError: An argument is not what it must be; names it.
+        CommandError: An argument is invalid; names it.
     """
     if processes is not None and (type(processes) is not int or processes < 1):
         raise CommandError(f"processes: must be a whole number from 1, got {processes!r}")
@@ -227,7 +226,7 @@ def _require_arguments(*, processes: object, on_round: object, api_url: object) 
 
 @contextmanager
 def _in_keywords() -> Iterator[None]:
-    """Name arguments in errors as Python has them, where the command line's names are in them."""
+    """Translate the command line's names in errors to Python's arguments."""
     try:
         yield
     except CommandError as error:
@@ -238,17 +237,17 @@ def _in_keywords() -> Iterator[None]:
 def _with_maker(
     maker: Maker, packages: Sequence[str] | None, runs_dir: Path
 ) -> tuple[str, Sequence[str]]:
-    """Return the name of a maker's environment, and the packages that actors import with it."""
+    """Return the name of a maker's environment, and the packages that actors import for it."""
     name = maker_name(maker, partial(write_module, runs_dir))
     known = read_settings().environment_packages if packages is None else packages
     return maker_env_id(name), [*known, name]
 
 
 def _network_name(network: NetworkMaker, runs_dir: Path) -> str:
-    """Return the name that a learner on this machine imports a network of one's own by.
+    """Return the import name of a custom network for a learner on this machine.
 
     Raises:
-        CommandError: It could not, or what publishes the network is not installed.
+        CommandError: The learner could not import it, or the packages to publish it are missing.
     """
     missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
@@ -257,10 +256,10 @@ def _network_name(network: NetworkMaker, runs_dir: Path) -> str:
 
 
 def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:
-    """Return fields as JSON has them, short forms written out.
+    """Return fields as JSON values, with short forms expanded.
 
     Raises:
-        CommandError: One holds something that JSON has not, or its short form is wrong.
+        CommandError: A value is not JSON, or its short form is wrong.
     """
     plain: dict[str, JsonValue] = {}
     for name, value in fields.items():
@@ -299,7 +298,7 @@ def _trained(
 
 
 class _Watch:
-    """Follows a job to its end, and stops it where that is asked for."""
+    """Follows a job to its end, and stops it on request."""
 
     def __init__(self, api: Api, job_id: str, *, on_round: OnRound | None, view: View) -> None:
         self._api = api
@@ -307,7 +306,7 @@ class _Watch:
         self._on_round = on_round
         self._view = view
         self._told = 0
-        """Rounds that `on_round` was called with."""
+        """Number of rounds passed to `on_round`."""
         self._raised: Exception | None = None
         """By `on_round`."""
 
@@ -315,13 +314,13 @@ class _Watch:
         """Return the job as it ended.
 
         Raises:
-            KeyboardInterrupt: The user asked to stop; the job was stopped before.
-            Exception: Whatever `on_round` raised; the job was stopped before.
+            KeyboardInterrupt: The user interrupted, and the job was stopped.
+            Exception: Raised by `on_round`, and the job was stopped.
         """
         try:
             ended = self._follow()
         except KeyboardInterrupt:
-            self._view.note("stopping after the update in hand; interrupt again to leave at once")
+            self._view.note("stopping after the current update; interrupt again to return at once")
             self._stop()
             self._follow()
             self._view.note(f"continue with: nitro.train(resume={self._job_id!r})")
@@ -350,7 +349,9 @@ class _Watch:
             self._told += 1
             try:
                 go_on = self._on_round(line) is not False
-            except Exception as error:  # the user's own: raised again once the job has ended
+            except (
+                Exception
+            ) as error:  # the user's own exception: raised again when the job has ended
                 self._raised, go_on = error, False
             if not go_on:
                 self._stop()

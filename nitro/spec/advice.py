@@ -1,4 +1,4 @@
-"""What a person should know of a job before it trains: what it will not see, how long it takes."""
+"""Advice about a job before it trains: unseen steps, expected duration."""
 
 import math
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.service.cores import usable_cores
 
 _SAMPLES_PER_S = {"paper_cnn": 1_700, "nature_cnn": 1_300}
-"""Samples of PPO's update on one processor core, by the network for images."""
+"""Samples per second of PPO's update on one core, by image network."""
 _STEPS_PER_S = 1_000
-"""Steps of an Atari game and its policy on one core."""
+"""Steps per second of an Atari game and its policy on one core."""
 _GAME_STEPS = 2_000
-"""Of an evaluation's episode, unless it is cut earlier: games of Pong take 800 to 3,000."""
+"""Steps of an evaluation episode, unless it is cut earlier: games of Pong take 800 to 3,000."""
 _ACTOR_S = 45.0
-"""What an actor may take of the 60 s that a deployment's function has by default."""
+"""Most seconds of an actor, of the 60 s of a deployment's function by default."""
 _LONG_S = 600.0
-"""From here on a quicker set of options is named."""
+"""From this duration on, suggest faster options."""
 _QUICKER = "--preset standard --scaling fixed:8 --actors 8 --steps-per-actor 128"
 """The published setting for Atari: 1,024 steps a round, 4 passes over them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Seconds a job may take: with the fewest actors in every round, and with the most."""
+    """Seconds of a job: with the fewest actors in every round, and with the most."""
 
     least_s: float
     most_s: float
@@ -50,15 +50,15 @@ def advice(
     cpu_cores: int | None,
     place: Place,
 ) -> list[str]:
-    """Return what to tell, one line each.
+    """Return the advice, one line each.
 
     Args:
         spec: The job.
-        environment: What it trains on.
+        environment: Its environment.
         hyperparameters: The full set it trains with.
-        rounds: How many it has to go.
-        cpu_cores: Of the machine it trains on; None where it has a GPU, or is not known.
-        place: Where the user works.
+        rounds: Its remaining rounds.
+        cpu_cores: Cores of its machine; None if it has a GPU, or is unknown.
+        place: The user's options, for suggested commands.
     """
     lines = [*_on_episodes(spec, environment, place), *_on_slow_steps(spec, environment)]
     if cpu_cores is not None:
@@ -71,7 +71,7 @@ def advice(
 
 
 def _on_episodes(spec: JobSpec, environment: EnvironmentSpec, place: Place) -> list[str]:
-    """Return what to tell of how episodes go on, and of steps that are never learned from."""
+    """Return advice about continued episodes, and about steps that are never learned from."""
     limit, cut_at = environment.max_episode_steps, spec.episodes.cut_at
     longest = longest_episode(spec, environment) or 0
     taken = spec.steps_of(spec.actors.max) // spec.envs_per_actor
@@ -80,30 +80,30 @@ def _on_episodes(spec: JobSpec, environment: EnvironmentSpec, place: Place) -> l
     repeated = longest_replay(spec, environment) if how == "replay" else 0
     if repeated:
         lines.append(
-            "this environment's state cannot be saved: an actor repeats the actions of an episode "
-            f"before it goes on with it, up to {repeated:,} steps ({why})"
+            "this environment's state cannot be saved: an actor repeats an episode's actions "
+            f"before it continues it, up to {repeated:,} steps ({why})"
         )
     if disturbed(spec, environment):
         why = f"{SHARED_GENERATORS}: set envs_per_actor to 1"
     if spec.episodes.go_on and how == "no":
         begins = "every rollout begins with a reset"
         if spec.episodes.resize and longest <= taken:
-            begins = f"each rollout has {taken:,} steps, enough for a whole one"
+            begins = f"each rollout has {taken:,} steps, enough for a whole episode"
         lines.append(
-            f"episodes cannot go on, as they can be neither saved nor repeated: {begins} ({why})"
+            f"episodes can be neither saved nor repeated, so they cannot continue: {begins} ({why})"
         )
     if how != "state" and longest > taken + repeated:
         lines.append(_too_short(spec, environment, longest=longest, taken=taken, repeated=repeated))
     elif cut_at is not None and (limit is None or cut_at < limit):
         lines.append(
-            f"training episodes are cut after {cut_at:,} steps, so their returns are those of "
-            "parts; evaluations play whole episodes"
+            f"training episodes are cut after {cut_at:,} steps, so their returns are partial; "
+            "evaluations play whole episodes"
         )
     return lines
 
 
 def _on_slow_steps(spec: JobSpec, environment: EnvironmentSpec) -> list[str]:
-    """Return what to tell of steps so slow that AWS would end actors before their last one."""
+    """Return advice about steps that are too slow for the time-out on AWS."""
     steps = spec.steps_of(spec.actors.min)
     takes_s = steps * environment.step_s
     if takes_s <= _ACTOR_S:
@@ -123,8 +123,8 @@ def _too_short(
     longer = "raise --steps-per-actor" if spec.samples_per_round is None else fewer
     going_on = ""
     if not spec.episodes.go_on and environment.repeats != "never":
-        going_on = "let episodes go on with --set episodes.horizon=limit, or "
-    begins = f"repeats {repeated:,} at most" if repeated else "begins with a reset"
+        going_on = "continue episodes with --set episodes.horizon=limit, or "
+    begins = f"repeats at most {repeated:,}" if repeated else "begins with a reset"
     return (
         f"episodes may last {longest:,} steps, but a rollout {begins} and takes {taken:,}: later "
         f"steps are never learned from ({going_on}{longer})"
@@ -139,10 +139,10 @@ def time_on_cpu(
     rounds: int,
     cores: int,
 ) -> TimeRange | None:
-    """Estimate how long PPO on images takes without a GPU; None for anything else, which is fast.
+    """Estimate PPO's duration on images without a GPU; None for anything else, which is fast.
 
-    The learner updates on one core; while actors roll out, it waits and they have all cores. Games
-    of evaluations take their time, too.
+    The learner updates on one core; during rollouts it waits, and actors have all cores.
+    Evaluations take time, too.
     """
     if not (environment.observation.is_image and isinstance(hyperparameters, PpoHyperparameters)):
         return None

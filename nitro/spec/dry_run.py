@@ -1,4 +1,4 @@
-"""A job with every value resolved, without a system that could train it."""
+"""A job with every value resolved, without a running system."""
 
 import json
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ def described(
 ) -> str:
     """Return the whole specification as JSON, with every hyper-parameter resolved.
 
-    The environment is made on this machine, so that the preset is the one for its observations.
-    Standard error says what to know of the job before it trains. An environment that only a
-    deployment has cannot be made: standard error says so, and the preset for vectors is shown.
+    The environment is built on this machine to choose the preset for its observations. Advice goes
+    to standard error. If only a deployment has the environment, standard error says so, and the
+    preset for vectors is shown.
 
     Args:
-        spec: What would be submitted.
-        here: Whether the job would train on this machine, which then must have the environment.
-        environment_packages: Of environments of one's own; None for those of the settings.
+        spec: The job.
+        here: Whether the job would train on this machine, which must then have the environment.
+        environment_packages: Packages of your own environments; None for those of the settings.
 
     Raises:
-        CommandError: The hyper-parameters do not go together with the preset, a package cannot be
-            imported, or the environment cannot be made here and the job would train here.
+        CommandError: The hyper-parameters conflict with the preset, a package cannot be imported,
+            or the environment cannot be built and the job would train here.
     """
     spec = spec.resolved()
     full = spec.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""`--init-from RUN[:best]`: the earlier job whose policy a new one begins with."""
+"""`--init-from RUN[:best]`: the earlier job from whose policy a new one starts."""
 
 from pathlib import Path
 
@@ -12,15 +12,15 @@ _CHECKPOINTS: tuple[Which, ...] = ("newest", "best")
 
 
 def earlier_policy(text: str, runs_dir: Path, *, env_id: JsonValue) -> dict[str, JsonValue]:
-    """Return what a new job says of the policy that it begins with.
+    """Return a new job's fields for its initial policy.
 
-    Without an environment of its own it has that of the earlier job.
+    Its default environment is that of the earlier job.
 
     Args:
-        text: `RUN`, `RUN:newest` or `RUN:best`. RUN may be a folder or how a job's id begins, if
+        text: `RUN`, `RUN:newest` or `RUN:best`. RUN may be a folder or a prefix of a job's id, if
             the run is on this machine.
         runs_dir: Folder of the local runs.
-        env_id: What the new job says of its environment.
+        env_id: The new job's environment, if given.
 
     Raises:
         CommandError: There is no such checkpoint, or the run is in another folder.
@@ -28,7 +28,7 @@ def earlier_policy(text: str, runs_dir: Path, *, env_id: JsonValue) -> dict[str,
     run, _, which = text.rpartition(":")
     if which not in _CHECKPOINTS:
         run, which = text, "newest"
-    if not is_here(run, runs_dir):  # the API has it, or says that it has not
+    if not is_here(run, runs_dir):  # the API has it, or reports that it is missing
         return {"init_from": {"job_id": run, "checkpoint": which}}
     folder = find_run(run, runs_dir).absolute()
     if not runs_dir.is_dir() or not folder.parent.samefile(runs_dir):

@@ -1,4 +1,4 @@
-"""`--env NAME[=VALUE]`: variables that a job sets where its environment runs."""
+"""`--env NAME[=VALUE]`: variables that a job sets for its environment."""
 
 import os
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from nitro.errors import CommandError
 
 
 def own_variables(texts: Sequence[str]) -> dict[str, str]:
-    """Return a job's fields by dotted path; a name alone has the value that it has here.
+    """Return a job's fields by dotted path; a name alone takes its value from this process.
 
     Raises:
-        CommandError: It has none.
+        CommandError: It has no value here.
     """
     found = {}
     for text in texts:

@@ -1,4 +1,4 @@
-"""`nitro fields`: every field of a job, as files for `--spec`, `--set` and the REST API name it.
+"""`nitro fields`: every field of a job, as named in `--spec` files, `--set` and the REST API.
 
 All of it is read from the schema that the API publishes.
 """
@@ -29,10 +29,10 @@ class FieldRow(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    """As for `--set`: a group's fields follow it after a dot."""
+    """Dotted path, as for `--set`."""
     default: JsonValue
     allowed: str
-    """What it may be, in words."""
+    """Its allowed values, in words."""
     meaning: str
 
 
@@ -40,7 +40,7 @@ def field_rows(group: str | None = None) -> list[FieldRow]:
     """Describe a job's fields in order.
 
     Args:
-        group: Only these: one field, or the fields of one group.
+        group: One field, or one group of fields; None for all.
 
     Raises:
         CommandError: There is no such field or group.
@@ -57,7 +57,7 @@ def field_rows(group: str | None = None) -> list[FieldRow]:
 
 
 def option_hint(option: str) -> str:
-    """Say how a field is written that was given as an option of its own; empty for no field.
+    """Suggest `--set` for an unknown option that is a field; empty for other options.
 
     >>> option_hint("--vf-coef")
     '; write --set hyperparameters.value_coefficient=VALUE'
@@ -73,7 +73,7 @@ def option_hint(option: str) -> str:
 
 
 def field_table(rows: list[FieldRow]) -> Table:
-    """Lay fields out for people."""
+    """Format fields for people."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("field", style="bold", no_wrap=True)
     table.add_column("default", overflow="fold")
@@ -93,7 +93,7 @@ def _rows(
 ) -> Iterator[FieldRow]:
     for name, field in schema["properties"].items():
         group, default = _group(field, definitions), defaults[name]
-        if group is not None and default is None:  # unset as a whole
+        if group is not None and default is None:  # the whole group is unset
             default = dict.fromkeys(group["properties"])
         if group is not None and isinstance(default, dict):
             yield from _rows(group, definitions, default, prefix=f"{prefix}{name}.")

@@ -1,8 +1,8 @@
 """`nitro presets`: every hyper-parameter of every preset, with its value, source and meaning.
 
 All of it is read from the models: a field's text is its meaning, then `Paper: SOURCE.` and
-`Standard: SOURCE.`, see `shared.hyperparameters.ppo`. For one environment it is what `nitro train`
-begins from there, and the source of a value that differs from the preset's is the starting job's.
+`Standard: SOURCE.`, see `shared.hyperparameters.ppo`. For an environment they are the defaults of
+`nitro train`, and values that differ from the preset's have the starting job as their source.
 """
 
 import json
@@ -36,7 +36,7 @@ class HyperparameterRow(BaseModel):
     name: str
     value: JsonValue
     source: str
-    """Where the value comes from."""
+    """Source of the value."""
     meaning: str
 
 
@@ -46,31 +46,31 @@ class PresetReport(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     env_id: str | None
-    """The environment that it is for; None for a preset that knows of none."""
+    """Its environment; None for a general preset."""
     algorithm: str
     preset: Preset
     images: bool
-    """Whether this is the set for observations that are images."""
+    """Whether this is the set for images."""
     horizon: Horizon
-    """`episodes.horizon` where a job does not say."""
+    """Default of `episodes.horizon`."""
     warm: Warm
-    """`warm` where a job does not say."""
+    """Default of `warm`."""
     learner: LearnerChoice
-    """`learner` where a job does not say."""
+    """Default of `learner`."""
     own: OwnChoice
-    """`actors.own` where a job does not say."""
+    """Default of `actors.own`."""
     horizons: dict[str, Horizon]
-    """The same for environments that have another one, by name without version."""
+    """Exceptions to the default horizon, by environment name without version."""
     hyperparameters: tuple[HyperparameterRow, ...]
     training: dict[str, JsonValue] = {}
-    """Further fields of the job that `nitro train` begins from in the environment."""
+    """Further defaults of `nitro train` in the environment."""
 
 
 def environment_report(env_id: str) -> PresetReport:
-    """Describe what `nitro train` begins from in an environment, and why.
+    """Describe the defaults of `nitro train` in an environment, with reasons.
 
     Raises:
-        CommandError: There is no such environment, or it cannot be made here.
+        CommandError: There is no such environment, or it cannot be built here.
     """
     from shared.environments.building import describe  # Gymnasium takes a while to load
     from shared.environments.spaces import UnsupportedEnvironment
@@ -109,7 +109,7 @@ def environment_report(env_id: str) -> PresetReport:
 
 
 def preset_reports(name: str | None = None, preset: str | None = None) -> list[PresetReport]:
-    """Describe the presets: all, those of an algorithm, or what an environment begins from.
+    """Describe the presets: all, those of an algorithm, or the defaults of an environment.
 
     Args:
         name: An algorithm, or an environment.
@@ -121,7 +121,7 @@ def preset_reports(name: str | None = None, preset: str | None = None) -> list[P
     algorithms, names = ([*dict.fromkeys(part)] for part in zip(*complete_sets(), strict=True))
     if name is not None and _IS_ENVIRONMENT.search(name):
         if preset not in (None, PRESET):
-            raise CommandError(f"--preset: an environment has values of its own in {PRESET} alone")
+            raise CommandError(f"--preset: environments have specific values only in {PRESET}")
         return [environment_report(name)]
     for option, given, known in (("NAME", name, algorithms), ("--preset", preset, names)):
         if given is not None and given not in known:
@@ -161,8 +161,8 @@ def _rows(values: Hyperparameters, *, preset: Preset) -> tuple[HyperparameterRow
 
 
 def preset_table(report: PresetReport) -> Table:
-    """Lay one preset out for people."""
-    images = ", observations that are images" if report.images else ""
+    """Format one preset for people."""
+    images = ", image observations" if report.images else ""
     place = f"{report.env_id}: " if report.env_id else ""
     table = Table(
         title=f"{place}{report.algorithm}, preset {report.preset}{images}",
@@ -184,8 +184,8 @@ def preset_table(report: PresetReport) -> Table:
         f"Steps after which a training episode is cut{horizons}. A field of the job.",
     )
     others = {
-        "warm": (report.warm, "How environments of functions are kept warm on AWS."),
-        "learner": (report.learner, "What learns: a GPU machine, cores, or functions."),
+        "warm": (report.warm, "Method to keep functions' environments warm on AWS."),
+        "learner": (report.learner, "Kind of learner: a GPU machine, cores, or functions."),
         "actors.own": (str(report.own), "Actors on the learner's own cores."),
     }
     for field, (value, meaning) in others.items():

@@ -1,4 +1,4 @@
-"""`--scaling POLICY[:ARGUMENT]`: the short way to name a scaling policy and its main parameter."""
+"""`--scaling POLICY[:ARGUMENT]`: the short form of a scaling policy with its main parameter."""
 
 from collections.abc import Callable
 from inspect import cleandoc
@@ -28,8 +28,9 @@ FORMS = {
     "reward_window": "reward_window[:N]",
     "schedule": "schedule:N,N,...|:RUN",
 }
-"""What can be written; N of `kungfu` and `hydrozoa` is `every_rounds`, of `reward_window` its
-window, RUN a run to replay or to take the mean of, USD_PER_HOUR what an hour is worth."""
+"""The short forms. N is `every_rounds` for `kungfu` and `hydrozoa`, and the window for
+`reward_window`. RUN is a run to repeat or to average. USD_PER_HOUR is the value of an hour.
+"""
 
 
 def parse_scaling(text: str, *, runs_dir: Path, option: str = "--scaling") -> JsonObject:
@@ -37,12 +38,12 @@ def parse_scaling(text: str, *, runs_dir: Path, option: str = "--scaling") -> Js
 
     Args:
         text: `POLICY` or `POLICY:ARGUMENT`.
-        runs_dir: Where a RUN given by its id is looked for.
+        runs_dir: Folder in which to look up a RUN by its id.
         option: Its name in messages.
 
     Raises:
-        CommandError: There is no such policy, the argument makes no sense for it, or the file or
-            run it names cannot be read.
+        CommandError: There is no such policy, its argument is invalid, or a named file or run is
+            unreadable.
     """
     policy, colon, argument = text.partition(":")
     if policy not in POLICIES or (colon and not argument):
@@ -61,10 +62,10 @@ def parse_scaling(text: str, *, runs_dir: Path, option: str = "--scaling") -> Js
 def build_scaling(
     text: str | None, *, num_actors: int | None, assignments: list[str], runs_dir: Path
 ) -> Policy:
-    """Return the policy that `nitro jobs scale` asks for.
+    """Return the policy of a `nitro jobs scale` command.
 
     Raises:
-        CommandError: Neither or both of policy and number are given, or a field is wrong.
+        CommandError: Not exactly one of policy and number is given, or a field is wrong.
     """
     if (text is None) == (num_actors is None):
         raise CommandError("give either --policy, such as hydrozoa, or --actors, to pin a number")
@@ -73,7 +74,7 @@ def build_scaling(
         raw["num_actors"] = num_actors
     else:
         raw = parse_scaling(text, runs_dir=runs_dir, option="--policy")
-    # As `nitro train` has it, too: there the policy is a part of the job.
+    # Like `nitro train`, where the policy is part of the job.
     assign_all(raw, assignments, form="name=value", within="scaling.")
     try:
         return SCALING.validate_python(raw)
@@ -83,10 +84,10 @@ def build_scaling(
 
 
 def read_agent(path: Path) -> MinionsAgent:
-    """Read the agent that `nitro scheduler train` has written.
+    """Read an agent from `nitro scheduler train`.
 
     Raises:
-        CommandError: The file cannot be read or is no agent.
+        CommandError: The file is unreadable or not an agent.
     """
     try:
         return MinionsAgent.model_validate_json(path.read_bytes())
@@ -94,7 +95,7 @@ def read_agent(path: Path) -> MinionsAgent:
         raise CommandError(f"{path}: cannot be read: {error.strerror}") from error
     except ValidationError as error:
         wrong = field_errors(error)[0]
-        raise CommandError(f"{path}: is no agent: {wrong.field}: {wrong.message}") from error
+        raise CommandError(f"{path}: is not an agent: {wrong.field}: {wrong.message}") from error
 
 
 def _whole(argument: str, _: Path) -> JsonValue:
@@ -136,11 +137,11 @@ def _counts(argument: str, runs_dir: Path) -> JsonValue:
 
 
 def _counts_of(run: str, runs_dir: Path) -> list[int]:
-    """Return how many actors each round of a run had."""
+    """Return a run's number of actors in each round."""
     rounds = read_run(find_run(run, runs_dir)).rounds
     counts = [line.plan.num_actors for line in rounds if line.result is not None]
     if not counts:
-        raise CommandError(f"{run}: has no round to take numbers of actors from")
+        raise CommandError(f"{run}: has no round, so no numbers of actors")
     return counts
 
 
@@ -158,7 +159,7 @@ _ARGUMENTS: dict[str, tuple[Callable[[str, Path], JsonValue], str]] = {
 
 
 def policies_table() -> Table:
-    """Return what `nitro policies` shows: of each policy its use, its form and its parameters."""
+    """Return the output of `nitro policies`: each policy's purpose, short form and parameters."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("policy", style="bold", no_wrap=True)
     table.add_column("default", no_wrap=True)

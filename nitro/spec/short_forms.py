@@ -13,11 +13,11 @@ _SIZES = "hyperparameters.hidden_sizes"
 
 
 def written_out(fields: Mapping[str, JsonValue], runs_dir: Path) -> dict[str, JsonValue]:
-    """Return values by dotted path, with texts that are short forms as the fields have them.
+    """Return values by dotted path, with short forms expanded.
 
     Args:
         fields: Values by dotted path.
-        runs_dir: Where a run that a scaling policy names is looked for.
+        runs_dir: Folder in which to look up a scaling policy's run.
 
     Raises:
         CommandError: A short form is wrong.
@@ -40,7 +40,7 @@ def parse_sizes(text: str) -> list[JsonValue]:
     [64, 64]
 
     Raises:
-        CommandError: They are no whole numbers.
+        CommandError: They are not whole numbers.
     """
     try:
         return [int(size) for size in text.strip("[]() ").split(",") if size.strip()]

@@ -1,4 +1,4 @@
-"""A job's specification from a file, options and `--set path=value`, and what is wrong with it."""
+"""A job's specification from a file, options and `--set path=value`, with errors for people."""
 
 import contextlib
 import json
@@ -35,9 +35,9 @@ _GROUPS = frozenset(
     for name, field in JobSpec.model_fields.items()
     if isinstance(field.annotation, type)
     and issubclass(field.annotation, BaseModel)
-    and field.annotation is not Policy  # that comes whole
+    and field.annotation is not Policy  # that is set as a whole
 )
-"""Fields with fields of their own: a file that names one of those leaves the others as they are."""
+"""Groups: a file that sets one field of a group keeps the others."""
 _LONGEST_VALUE = 60
 _YAML_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
 
@@ -49,14 +49,14 @@ def build_spec(
     assignments: Sequence[str],
     base: JobSpec | None = None,
 ) -> JobSpec:
-    """Merge a specification; later sources win: base, file, then options, then `--set`.
+    """Merge a specification; later sources win: base, file, options, `--set`.
 
     Args:
         file: YAML or JSON file with any of JobSpec's fields.
         options: Values by dotted path, such as `stop.max_rounds`.
-        assignments: `path=value` texts; the value is JSON, a list or mapping in YAML, or else a
-            plain string.
-        base: What holds where nothing else is said, in place of the defaults.
+        assignments: `path=value` texts; the value is JSON, a list or mapping in YAML, or a plain
+            string.
+        base: Replaces the defaults.
 
     Raises:
         CommandError: The file, an assignment or a field is wrong; one line each.
@@ -72,7 +72,7 @@ def merged(
     assignments: Sequence[str],
     base: JobSpec | None = None,
 ) -> JsonObject:
-    """Merge what is said of a job, as `build_spec` does, and check nothing yet.
+    """Merge a job's fields like `build_spec`, without validation.
 
     Raises:
         CommandError: The file cannot be read, or a path leads into a value.
@@ -91,19 +91,19 @@ def merged(
 
 
 def says(raw: JsonObject, group: str, field: str) -> bool:
-    """Return whether a job says a field of a group, such as `stop`."""
+    """Return whether a job sets a field of a group, such as `stop`."""
     fields = raw.get(group)
     return isinstance(fields, dict) and field in fields
 
 
 def says_range(raw: JsonObject) -> bool:
-    """Return whether a job says how many actors a round has, and not only where they run."""
+    """Return whether a job sets the number of actors, and not only their place."""
     actors = raw.get("actors", {})
     return not isinstance(actors, dict) or bool({"min", "max"} & actors.keys())
 
 
 def validated(raw: JsonObject) -> JobSpec:
-    """Return the job that is said; its range of actors follows its scaling policy.
+    """Return the validated job; its range of actors follows its scaling policy.
 
     Raises:
         CommandError: A field is wrong; one line each.
@@ -129,7 +129,7 @@ def read_spec(file: Path) -> JsonObject:
     """Read a YAML or JSON mapping (JSON is YAML).
 
     Raises:
-        CommandError: The file cannot be read or holds something else.
+        CommandError: The file is unreadable or not a mapping.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -149,7 +149,7 @@ def read_spec(file: Path) -> JsonObject:
 
 
 def _read_yaml(text: str) -> object:
-    """Return what a YAML or JSON text holds.
+    """Return the value of a YAML or JSON text.
 
     Raises:
         ValueError: It is neither.
@@ -182,7 +182,7 @@ def parse_actors(text: str) -> JsonObject:
 
 
 def refusal(error: ValidationError, *, known: Sequence[str] = ()) -> CommandError:
-    """Return what a command ends with: one line for each wrong field."""
+    """Return a command's error, with one line for each wrong field."""
     wrong = field_errors(error, known=known)
     return CommandError("\n".join(f"{each.field}: {each.message}" for each in wrong))
 
@@ -190,7 +190,7 @@ def refusal(error: ValidationError, *, known: Sequence[str] = ()) -> CommandErro
 def field_errors(
     error: ValidationError, *, prefix: str = "", known: Sequence[str] = ()
 ) -> list[FieldError]:
-    """Return each wrong field with the value and, for an unknown name, the nearest known one."""
+    """Return each wrong field with its value and, for an unknown name, the nearest known name."""
     found: list[FieldError] = []
     for details in error.errors(include_url=False):
         field = prefix + ".".join(map(str, details["loc"]))
@@ -213,10 +213,10 @@ def _message(details: ErrorDetails, field: str, known: Sequence[str]) -> str:
 def assign_all(
     raw: JsonObject, assignments: Sequence[str], *, form: str = "path=value", within: str = ""
 ) -> None:
-    """Set values by texts of a form; what they are set `within` may be said or left out.
+    """Set values from `path=value` texts; the prefix `within` is optional.
 
     Raises:
-        CommandError: A text is of another form, or a part of its path is a value already.
+        CommandError: A text has another form, or part of its path is already a value.
     """
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
@@ -237,7 +237,7 @@ def _assign(raw: JsonObject, path: str, value: JsonValue) -> None:
 
 
 def json_or_text(text: str) -> JsonValue:
-    """Read JSON, or a list or mapping as YAML writes it, or else take the text for what it is."""
+    """Read JSON, or a list or mapping in YAML; return any other text unchanged."""
     value: JsonValue = text
     try:
         value = json.loads(text)
@@ -249,7 +249,7 @@ def json_or_text(text: str) -> JsonValue:
 
 
 def _range_for(scaling: JsonObject) -> JsonObject:
-    """Return the range of a job that gives none: what its policy names, or else the usual one."""
+    """Return the default range of a job: that of its policy, or else the usual range."""
     try:
         policy = SCALING.validate_python(scaling)
     except ValidationError:
@@ -259,7 +259,7 @@ def _range_for(scaling: JsonObject) -> JsonObject:
     if isinstance(policy, ScheduleScaling):
         return {"min": min(policy.num_actors), "max": max(policy.num_actors)}
     if isinstance(policy, RandomScaling) and policy.mean_actors is not None:
-        # The usual range, widened where it leaves draws around the mean no room.
+        # The usual range, widened if it is too narrow for draws around the mean.
         mean, usual = policy.mean_actors, ActorRange()
         widened = min(MAX_ACTORS, math.ceil(2 * mean) - usual.min)
         return {

@@ -1,7 +1,7 @@
-"""The job that `nitro train` and `nitro.train` begin from: what holds where nothing else is said.
+"""The defaults of `nitro train` and `nitro.train`.
 
-It is chosen for learning well on one machine within minutes (decision 030). A job that names the
-preset `paper` leaves the rest to `JobSpec`, as one that is posted to the API.
+They are chosen to learn well on one machine within minutes (decision 030). With the preset `paper`,
+the other defaults are those of `JobSpec`, as for the API.
 """
 
 import math
@@ -21,21 +21,21 @@ from shared.hyperparameters.presets import ALGORITHMS, Preset
 
 PRESET: Preset = "standard"
 _EVALUATIONS = 20
-"""In the course of a job, or few more: each takes as long as some rounds."""
+"""Evaluations in a job, roughly: each takes as long as some rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartingJob:
-    """How long to train on an environment, and in which rounds."""
+    """The length of training on an environment, and its rounds."""
 
     total_steps: int = 1_000_000
     samples_per_round: int = 2048
-    """What the preset `standard` is meant for."""
+    """The setting that the preset `standard` is tuned for."""
     num_actors: int = 8
     hyperparameters: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Of PPO, in place of the preset's."""
+    """Hyper-parameters of PPO that replace the preset's."""
     reason: str = ""
-    """Why they are: the source that `nitro presets ENV` shows."""
+    """Their source, as shown by `nitro presets ENV`."""
 
 
 _QUICK = StartingJob(total_steps=200_000)
@@ -81,11 +81,11 @@ _BY_NAME: Mapping[str, StartingJob] = {
     "Pusher-": _PUSHER,
     "Swimmer-": _SWIMMER,
 }
-"""By the first letters of the environment's name; all others have the usual one."""
+"""By prefix of the environment's name; all others have the usual default."""
 
 
 def starting_job(env_id: str, algorithm: str = "ppo") -> StartingJob:
-    """Return how long and how to train on an environment of which nothing but its name is known."""
+    """Return the length and rounds of training, from an environment's name alone."""
     named = (job for prefix, job in _BY_NAME.items() if env_id.startswith(prefix))
     usual = next(named, StartingJob())
     if algorithm not in ALGORITHMS or not ALGORITHMS[algorithm].replays:
@@ -102,17 +102,17 @@ def train_spec(
     total_steps: int | None = None,
     here: bool = False,
 ) -> JobSpec:
-    """Return the job that is asked for, completed from the starting job.
+    """Return the requested job, completed with the defaults.
 
     Args:
         file: YAML or JSON file with any of JobSpec's fields.
         options: Values by dotted path, such as `stop.max_rounds`; they win over the file.
         assignments: `path=value` texts; they win over both.
-        total_steps: Environment steps to make, in place of `stop.max_rounds`.
-        here: Whether it runs on this machine, where it has no cap unless one is given.
+        total_steps: Environment steps, instead of `stop.max_rounds`.
+        here: Whether it runs on this machine, where the default is no cap.
 
     Raises:
-        CommandError: Something is wrong with it; one line each.
+        CommandError: Some fields are wrong; one line each.
     """
     raw = merged(file=file, options=options, assignments=assignments)
     _name_files(raw)
@@ -128,8 +128,8 @@ def train_spec(
     spec = validated(raw)
     if spec.learner == "external":
         raise CommandError(
-            "learner: external is for a program of your own, by nitro.ActorPool: nothing would "
-            "train this job"
+            "learner: external is for your own program with nitro.ActorPool: nothing would train "
+            "this job"
         )
     if completed and not rounds_said and total_steps is None and planned_steps(spec) is not None:
         total_steps = starting_job(spec.env_id, spec.algorithm).total_steps
@@ -150,19 +150,19 @@ def _name_files(raw: JsonObject) -> None:
 
 
 def _lift_cap(raw: JsonObject) -> None:
-    """Give a job no cap unless it has one; a policy that divides the budget needs it."""
+    """Remove the default cap of a job, unless its policy divides the budget."""
     if not says(raw, "stop", "budget_usd") and _policy(raw) != "minionsrl":
         _say(raw, "stop", "budget_usd", NO_CAP_USD)
 
 
 def _fix_rounds(raw: JsonObject) -> None:
-    """Say how many samples a round has, and how many actors, where that is left open."""
+    """Set the default samples and actors of a round."""
     usual = starting_job(str(raw.get("env_id", JobSpec().env_id)), str(raw.get("algorithm")))
     if "steps_per_actor" not in raw and "samples_per_round" not in raw:
         algorithm = ALGORITHMS.get(str(raw.get("algorithm", JobSpec().algorithm)))
         if algorithm is not None and algorithm.on_policy and not _decides_samples(raw):
             raw["samples_per_round"] = usual.samples_per_round
-        else:  # or it mixes fragments, which must be equally long
+        else:  # otherwise it would mix fragments, which must have equal lengths
             raw["steps_per_actor"] = usual.samples_per_round // usual.num_actors
     scaling = raw.get("scaling", {})
     if isinstance(scaling, dict) and scaling.keys() <= {"num_actors"}:
@@ -173,7 +173,7 @@ def _fix_rounds(raw: JsonObject) -> None:
 
 
 def _fix_hyperparameters(raw: JsonObject) -> None:
-    """Write down what the kind of environment learns better with than with the preset."""
+    """Set the values with which this kind of environment learns better than with the preset."""
     said = raw.get("hyperparameters", {})
     if raw.get("algorithm", "ppo") == "ppo" and isinstance(said, dict):
         usual = starting_job(str(raw.get("env_id", JobSpec().env_id))).hyperparameters

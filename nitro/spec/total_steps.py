@@ -1,8 +1,7 @@
-"""`--total-steps`: how long a job is in environment steps, as rounds.
+"""`--total-steps`: a job's length in environment steps, converted to rounds.
 
-A job's length stays a number of rounds, as its step sizes decay by rounds. So the steps of a round
-must be known before it begins: they are with a fixed number of actors, a schedule, or
-`samples_per_round`.
+A job's length stays a number of rounds, because its step sizes decay by rounds. So the steps of a
+round must be known in advance: with a fixed number of actors, a schedule, or `samples_per_round`.
 """
 
 from itertools import accumulate
@@ -19,7 +18,7 @@ def parse_steps(text: str) -> int:
     (1000000, 50000)
 
     Raises:
-        CommandError: It is no whole number above 0.
+        CommandError: It is not a whole number above 0.
     """
     try:
         steps = float(text)
@@ -33,19 +32,19 @@ def parse_steps(text: str) -> int:
 
 
 def rounds_for(spec: JobSpec, total_steps: int) -> int:
-    """Return the fewest rounds of a job that make at least so many environment steps.
+    """Return the fewest rounds of a job with at least this many environment steps.
 
     Raises:
-        CommandError: The steps of its rounds are not known before they begin, or a job has fewer
-            rounds at most; says what to do.
+        CommandError: The steps of its rounds are not known in advance, or exceed a job's most
+            rounds; gives advice.
     """
     known = _steps_by_round(spec)
     if known is None:
         fewest, most = spec.actors.min, spec.actors.max
         raise CommandError(
             f"--total-steps: a round of {fewest} to {most} actors has "
-            f"{fewest * spec.steps_of(fewest):,} to {most * spec.steps_of(most):,} steps, so their "
-            "number is not known before. Give --rounds, or --scaling fixed:N"
+            f"{fewest * spec.steps_of(fewest):,} to {most * spec.steps_of(most):,} steps, so the "
+            "number of rounds is unknown. Give --rounds, or --scaling fixed:N"
             + ("" if spec.open_rounds > 1 else ", or --set samples_per_round=N")
         )
     first, then = known
@@ -55,14 +54,14 @@ def rounds_for(spec: JobSpec, total_steps: int) -> int:
     rounds = len(first) + -(-(total_steps - sum(first)) // then)
     if rounds > MAX_ROUNDS:
         raise CommandError(
-            f"--total-steps: {total_steps:,} are more than a job's {MAX_ROUNDS:,} rounds of "
-            f"{then:,} steps make"
+            f"--total-steps: {total_steps:,} exceeds a job's {MAX_ROUNDS:,} rounds of {then:,} "
+            "steps"
         )
     return rounds
 
 
 def planned_steps(spec: JobSpec) -> int | None:
-    """Return the environment steps that all rounds of a job make together, where that is known.
+    """Return the environment steps of all rounds of a job, if known.
 
     Budget, concurrency and lost actors can make them fewer.
     """
@@ -75,14 +74,14 @@ def planned_steps(spec: JobSpec) -> int | None:
 
 
 def _steps_by_round(spec: JobSpec) -> tuple[list[int], int] | None:
-    """Return the steps of the first rounds and of each one after them; None if actors decide."""
+    """Return the steps of the first rounds and of each later round; None if they vary."""
     numbers: tuple[int, ...] = ()
     if isinstance(spec.scaling, ScheduleScaling):
         numbers = spec.scaling.num_actors
     elif isinstance(spec.scaling, FixedScaling):
         numbers = (spec.scaling.num_actors,)
     elif spec.samples_per_round is not None or spec.actors.min == spec.actors.max:
-        # They are the same but for what does not divide: none has fewer than this.
+        # They are equal except for remainders: none has fewer than this.
         possible = range(spec.actors.min, spec.actors.max + 1)
         numbers = (min(possible, key=lambda number: number * spec.steps_of(number)),)
     steps = [number * spec.steps_of(number) for number in numbers]

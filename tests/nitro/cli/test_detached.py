@@ -39,7 +39,7 @@ def test_a_job_is_left_to_the_system_that_is_up_and_found_by_how_its_id_begins(
     assert [each["spec"]["seed"] for each in again] == [1, 2]
     several = nitro(runs_dir, "jobs", "stop", "cartpole-v1-")
     assert several.exit_code == EXIT_USAGE
-    assert "'cartpole-v1-' begins several jobs" in several.stderr
+    assert "'cartpole-v1-' matches several jobs" in several.stderr
     assert nitro(runs_dir, "jobs", "delete", "").exit_code != 0
     for each in again:
         assert nitro(runs_dir, "jobs", "stop", each["job_id"]).exit_code == 0

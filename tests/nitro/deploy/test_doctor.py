@@ -103,7 +103,7 @@ def test_an_account_that_can_run_the_stack(tmp_path: Path) -> None:
     assert code == 0
     assert {finding["verdict"] for finding in findings.values()} == {"ok"}
     # As of 2026 no region offers p3.2xlarge any more.
-    assert findings["GPU machines"]["found"].endswith("; left out, as not offered: p3.2xlarge")
+    assert findings["GPU machines"]["found"].endswith("; not offered: p3.2xlarge")
     answer = context(tmp_path)[ACCOUNT_CONTEXT_KEY]
     assert answer["offered_instance_types"] == ["g6.2xlarge", "g5.2xlarge", "g4dn.2xlarge"]
     assert (answer["lambda_concurrency"], answer["gpu_vcpus"]) == (1000, 64)
@@ -156,7 +156,7 @@ def test_a_new_account_is_told_which_quotas_to_raise_and_how(
     assert code == 0, "the default job needs neither"
     vcpus, concurrency = findings["GPU vCPUs"], findings["Lambda concurrency"]
     assert (vcpus["verdict"], concurrency["verdict"]) == ("warning", "warning")
-    assert "goes without a learner with a GPU" in vcpus["found"]
+    assert "has no learner with a GPU" in vcpus["found"]
     assert [item for item in report["costs"] if "g6" in item["name"]] == []
     assert "at most 10 actors, 0 of them kept warm" in concurrency["found"]
     assert "Running On-Demand G and VT instances" in vcpus["advice"]
@@ -243,7 +243,7 @@ def test_the_zones_of_the_stack_are_those_that_are_asked(tmp_path: Path) -> None
     )
     found = ask(tmp_path)[1]["GPU machines"]["found"]
     # The first choice is offered in the region's other zones.
-    left_out = "left out, as not offered: g6e.xlarge"
+    left_out = "not offered: g6e.xlarge"
     assert found == f"g6.2xlarge in us-east-1e and us-east-1f; {left_out}"
 
 
@@ -273,7 +273,7 @@ def test_the_rest_of_the_context_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quotas", "lambdas")
-@pytest.mark.parametrize(("text", "words"), [("[]", "is no CDK context"), ("{", "is no JSON")])
+@pytest.mark.parametrize(("text", "words"), [("[]", "is not a CDK context"), ("{", "is not JSON")])
 def test_a_context_that_is_none_is_not_overwritten(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "cdk.context.json").write_text(text)
     assert words in refusal(tmp_path)

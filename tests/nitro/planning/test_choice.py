@@ -93,4 +93,4 @@ def test_whether_speed_is_worth_its_price_follows_from_the_value_of_time() -> No
 
 def test_no_serverless_way_at_all_is_told() -> None:
     choice = choose((way("here", 200.0, 0.0),), usd_per_hour=10.0)
-    assert "longer than Lambda lets it" in choice.verdict
+    assert "exceeds Lambda's time limit" in choice.verdict

@@ -71,7 +71,7 @@ def test_one_algorithm_or_one_preset_can_be_asked_for() -> None:
         (("trpo", None), "NAME: must be one of ppo, .* got 'trpo'"),
         ((None, "tuned"), "--preset: must be one of paper, standard, got 'tuned'"),
         (("CartPoles-v1", None), "env_id 'CartPoles-v1'.*did you mean CartPole"),
-        (("CartPole-v1", "paper"), "--preset: an environment has values of its own in standard"),
+        (("CartPole-v1", "paper"), "--preset: environments have specific values only in standard"),
     ],
 )
 def test_unknown_names_are_refused(arguments: tuple[str | None, str | None], message: str) -> None:

@@ -58,7 +58,7 @@ def test_an_agent_comes_from_its_file(tmp_path: Path) -> None:
     scaling = build_scaling(f"minionsrl:{file}", num_actors=None, assignments=[], runs_dir=tmp_path)
     assert scaling.policy == "minionsrl"
     file.write_text('{"layers": []}')
-    with pytest.raises(CommandError, match=rf"{file}: is no agent: layers"):
+    with pytest.raises(CommandError, match=rf"{file}: is not an agent: layers"):
         parse_scaling(f"minionsrl:{file}", runs_dir=tmp_path)
     with pytest.raises(CommandError, match="none.json: cannot be read"):
         parse_scaling("minionsrl:none.json", runs_dir=tmp_path)
