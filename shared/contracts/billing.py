@@ -15,7 +15,7 @@ LedgerItem = Literal[
     "cache",
     "scaler",
 ]
-"""What this version bills. Lines and bills are read with any name: newer versions may have more."""
+"""The items of this version. Reading accepts any name, because newer versions may have more."""
 BillingUnit = Literal["second", "GB-second", "request"]
 
 
@@ -32,7 +32,7 @@ class LedgerLine(Message):
 
 
 class ServerfulCost(Message):
-    """The same rounds on two machines that are paid for all the time: one learns, one acts."""
+    """The same rounds on two always-on machines: one learns, one acts."""
 
     learner_instance: str
     actor_instance: str
@@ -45,9 +45,9 @@ class JobCost(Message):
 
     job_id: JobId
     settled_usd: NonNegativeFloat
-    """What the job has been billed: the sum of all its lines, and of `by_item`."""
+    """The job's bill: the sum of all its lines, and of `by_item`."""
     reserved_usd: NonNegativeFloat
-    """What is set aside, at its worst, until it is billed; 0 once the bill is final."""
+    """Money reserved at the worst case until it is billed; 0 when the bill is final."""
     by_item: dict[LedgerItem | Identifier, NonNegativeFloat]
     lines: tuple[LedgerLine, ...]
     """One page of the ledger, in order."""
@@ -55,11 +55,13 @@ class JobCost(Message):
     """Pass as `cursor` to get the next page of lines; None at the end."""
     price_table: str
     projected_wall_s: NonNegativeFloat
-    """How long the same rounds would take on AWS."""
+    """Duration of the same rounds on AWS."""
     serverful: tuple[ServerfulCost, ...] = ()
-    """The same rounds on servers: the paper's, and the job's own learner beside the paper's actor
-    machine; those of which the price table has both machines."""
+    """The same rounds on servers: the paper's, and the job's learner with the paper's actor
+    machine, if the price table has both machines.
+    """
     best_server: ServerfulCost | None = None
-    """The same rounds on one server that learns and acts, of the size that costs least, its boot
-    included; None where the price table has none."""
+    """The same rounds on the cheapest single server that learns and acts, including its boot; None
+    if the price table has no server.
+    """
     assumptions: tuple[str, ...]

@@ -34,14 +34,14 @@ _ROUTES = frozenset(
         *("NO_PROXY", "REQUESTS_CA_BUNDLE", "SSLKEYLOGFILE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
     )
 )
-"""Variables that decide where requests go, and which servers are trusted; in either case."""
+"""Variables that control the route of requests and trusted servers, in upper or lower case."""
 _PLAIN = re.compile(r"[^/\\:]*")
 _PLACE = "set it where the actors run (docs/environments.md, Variables)"
 
 
 def _require_own_variables(variables: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-    # They reach simulators, and the programs that those start. The names are those we know: they
-    # keep a job from choosing the code or the routes of common programs. Others may read more.
+    # A job's variables reach simulators and their child processes. These known names would let a
+    # job choose the code or the routes of common programs. Other programs may read more.
     if info.context == READ_BACK:
         return variables
     for name, value in variables.items():
@@ -50,10 +50,10 @@ def _require_own_variables(variables: dict[str, str], info: ValidationInfo) -> d
             raise ValueError(f"{name} belongs to the system, and a job cannot set it")
         if looks_secret(name, value):
             raise ValueError(
-                f"{name} looks like a secret, and whoever may read the job could read it: {_PLACE}"
+                f"{name} looks like a secret, and every reader of the job could see it: {_PLACE}"
             )
         if not _PLAIN.fullmatch(value):
-            raise ValueError(f"{name} must be no path, no URL and no import path: {_PLACE}")
+            raise ValueError(f"{name} must not be a path, a URL or an import path: {_PLACE}")
     return variables
 
 
@@ -65,4 +65,4 @@ EnvVariables = Annotated[
     Field(max_length=16),
     AfterValidator(_require_own_variables),
 ]
-"""Names and values: few and short, as they travel with every task. No secrets."""
+"""Names and values: few and short, because they travel with every task. No secrets."""

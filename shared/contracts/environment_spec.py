@@ -1,4 +1,4 @@
-"""What an environment looks like, as the actor image describes it."""
+"""The actor image's description of an environment."""
 
 from typing import Annotated, Literal, Self
 
@@ -7,8 +7,9 @@ from pydantic import Field, FiniteFloat, model_validator
 from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveInt
 
 Repeats = Literal["reused", "rebuilt", "never"]
-"""`reused`: in any environment of the kind, whatever it was used for before. `rebuilt`: only in one
-that was built for the episode. `never`: it is not deterministic."""
+"""`reused`: repeats episodes in any environment, even a used one. `rebuilt`: only in a newly built
+environment. `never`: not deterministic.
+"""
 
 
 class ObservationSpec(Message):
@@ -16,12 +17,13 @@ class ObservationSpec(Message):
 
     shape: tuple[PositiveInt, ...]
     dtype: Literal["float32", "uint8"]
-    """Type on the wire; environments that give float64 are cast to float32."""
+    """Type on the wire; float64 is cast to float32."""
     frame_stack: PositiveInt | None = None
-    """If the first axis counts successive frames, each observation being the one before it with one
-    frame more at the end and one less at the start: how many. Frames then travel once each."""
+    """Number of stacked frames if the first axis is a sliding window of frames. Each frame then
+    travels only once.
+    """
     action_mask: bool = False
-    """Whether its last numbers, one for each choice of an action, say which are allowed: 1 or 0."""
+    """Whether its last numbers are a mask of allowed actions: 1 or 0 for each choice."""
 
     @property
     def is_image(self) -> bool:
@@ -43,7 +45,7 @@ class DiscreteActionSpec(Message):
     kind: Literal["discrete"] = "discrete"
     n: PositiveInt
     start: int = 0
-    """The environment's own number of the first one."""
+    """The environment's number of the first action."""
 
 
 class MultiDiscreteActionSpec(Message):
@@ -52,7 +54,7 @@ class MultiDiscreteActionSpec(Message):
     kind: Literal["multi_discrete"] = "multi_discrete"
     num_choices: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
     starts: tuple[int, ...] = ()
-    """The environment's own number of each choice's first; empty where all are 0."""
+    """The environment's number of each choice's first value; empty if all are 0."""
 
     @model_validator(mode="after")
     def _one_start_a_choice(self) -> Self:
@@ -68,39 +70,42 @@ ActionSpec = Annotated[
 
 
 class EnvironmentSpec(Message):
-    """What the actor image says about an environment: all the learner ever needs to know of it."""
+    """The actor image's description of an environment, complete for the learner."""
 
     env_id: str
     observation: ObservationSpec
     action: ActionSpec
     max_episode_steps: PositiveInt | None
     episodes_are_lives: bool = False
-    """Whether an episode may end while the game goes on; the returns reported are whole games'."""
+    """Whether an episode may end before the game; reported returns are those of whole games."""
     preprocessing: tuple[str, ...] = ()
-    """What lies between the simulator and the policy, in order, one line each."""
+    """The layers between the simulator and the policy, in order, one line each."""
     versions: dict[str, str]
     """Library name to version, for the run's record."""
     notes: tuple[str, ...] = ()
-    """What the environment's libraries warned about when it was built."""
+    """Warnings of the environment's libraries at its construction."""
     variables: dict[str, str | None] = {}
-    """Variables of the process that the simulator read in Python, and their values; None: not set.
-    Secrets, and what differs from place to place anyway, such as HOME, are left out."""
+    """Environment variables that the simulator read in Python, with their values; None: not set.
+    Secrets, and machine-specific variables such as HOME, are left out.
+    """
     keeps_state: bool = False
-    """Whether an episode can be left by one actor and taken up by another; else a note says why."""
+    """Whether another actor can continue an episode; otherwise a note has the reason."""
     snapshot_bytes: Count = 0
-    """Size of an episode that is left after its first step; 0 where that is not known."""
+    """Size of a snapshot after the first step; 0 if unknown."""
     step_s: NonNegativeFloat = 0.0
-    """Seconds of a step when the environment was described; 0 where that is below 0.02."""
+    """Measured seconds of a step; 0 if below 0.02."""
     repeats: Repeats | None = None
-    """In which environments a seed and the same actions give the same episode again. None where
-    nobody tried, as state can be kept."""
+    """In which environments a seed and actions repeat an episode. None if it was not tested,
+    because state can be saved.
+    """
     draws_globally: bool = False
-    """Whether it draws from the global generators of Python or NumPy, which all environments of a
-    process share."""
+    """Whether it uses the global random generators of Python or NumPy, which all environments of a
+    process share.
+    """
 
     @property
     def mask_size(self) -> int:
-        """How many of an observation's last numbers are a mask of actions."""
+        """The number of an observation's last numbers that are a mask of actions."""
         if not self.observation.action_mask or isinstance(self.action, ContinuousActionSpec):
             return 0
         action = self.action

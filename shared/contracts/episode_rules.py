@@ -1,4 +1,4 @@
-"""How long episodes are, and which are played to evaluate a policy."""
+"""The length of training episodes, and the evaluation episodes."""
 
 from typing import Annotated, Literal
 
@@ -7,32 +7,35 @@ from pydantic import Field, field_validator
 from shared.contracts.message import Count, Message, Number, PositiveInt
 
 AUTO_REPLAY_SHARE = 0.8
-"""Four steps that are repeated for each new one: a round's actors then reach as far into an episode
-as a single one would that took all of the round's steps."""
+"""Four repeated steps for each new one: a round's actors then reach as far into an episode as a
+single actor with all of the round's steps.
+"""
 
 
 class EpisodeRule(Message):
-    """How long training episodes are; evaluations have nothing to do with it."""
+    """The length of training episodes; it does not affect evaluations."""
 
     horizon: PositiveInt | Literal["limit", "fragment"] | None = None
     """Steps after which a training episode is cut; the value function estimates the rest. `limit`:
     the environment decides. `fragment`: every fragment begins with a reset, as in the paper. With a
-    number or `limit`, an episode goes on in a later round, in any actor. Unset: as in the preset,
-    see `nitro presets`."""
+    number or `limit`, episodes continue in later rounds, on any actor. Unset: as in the preset, see
+    `nitro presets`.
+    """
 
     replay: Literal["auto", "off"] | Annotated[Number, Field(gt=0, lt=1)] = "auto"
-    """Where an environment's state cannot be saved, actors repeat the actions of an episode from
-    its seed before they go on with it. A number is the largest share of an actor's steps that may
-    be repeated ones. `auto`: 0.8. `off`: never."""
+    """If an environment's state cannot be saved, actors repeat an episode's actions from its seed
+    before they continue it. A number is the largest share of repeated steps. `auto`: 0.8. `off`:
+    never.
+    """
     resize: bool = False
-    """Where episodes cannot go on at all, give a round's samples to so few actors that each plays
-    whole episodes. Needs `samples_per_round`. `nitro train` sets it where you give neither actors
-    nor steps."""
+    """If episodes cannot continue, reduce the number of actors so that each plays whole episodes.
+    Needs `samples_per_round`. `nitro train` sets it if you give neither actors nor steps.
+    """
 
     @field_validator("horizon", mode="before")
     @classmethod
     def _one_answer(cls, horizon: object) -> object:
-        # Otherwise each kind that it could be would have a complaint of its own.
+        # Otherwise each member of the union would add an error.
         is_steps = type(horizon) is int and horizon >= 1
         if not (is_steps or horizon in (None, "limit", "fragment")):
             raise ValueError(
@@ -42,12 +45,12 @@ class EpisodeRule(Message):
 
     @property
     def go_on(self) -> bool:
-        """Whether episodes are to go on in later rounds, where the environment allows it."""
+        """Whether episodes should continue in later rounds, if the environment allows it."""
         return self.horizon not in (None, "fragment")
 
     @property
     def cut_at(self) -> int | None:
-        """Steps after a reset at which an episode is cut, where that is a number."""
+        """Steps after which an episode is cut, if a number."""
         return self.horizon if isinstance(self.horizon, int) else None
 
     @property

@@ -1,6 +1,6 @@
-"""What Stable-Baselines3, CleanRL and RLlib call a field, and where it is here.
+"""Names of fields in Stable-Baselines3, CleanRL and RLlib, and their equivalents.
 
-Errors about unknown fields and options hint at it, and the reference lists it.
+Errors about unknown fields and options suggest them, and the reference lists them.
 """
 
 from typing import NamedTuple
@@ -9,16 +9,16 @@ SB3, CLEANRL, RLLIB = "SB3", "CleanRL", "RLlib"
 
 
 class Familiar(NamedTuple):
-    """One name of another library."""
+    """One name from another library."""
 
     name: str
     libraries: tuple[str, ...]
     here: str
-    """Our field's path, or a sentence that says what does the same or why nothing does."""
+    """Our field's path, or a sentence with an alternative."""
 
     @property
     def is_field(self) -> bool:
-        """Whether it is simply a field of ours by another name."""
+        """Whether it is the same field under another name."""
         return " " not in self.here
 
 
@@ -30,18 +30,18 @@ _MINIBATCH = "hyperparameters.minibatch_size"
 _CLIP, _VALUE_CLIP = "hyperparameters.clip", "hyperparameters.value_clip"
 _NORM = "hyperparameters.gradient_norm_max"
 _HIDDEN = "hyperparameters.hidden_sizes"
-_ACTORS = "actors step environments, and --scaling fixed:N takes N of them in every round"
+_ACTORS = "actors step environments; --scaling fixed:N uses N actors in every round"
 _PER_ACTOR = "envs_per_actor"
-_STEPS = "--total-steps says how many environment steps to train, or --rounds how many updates"
+_STEPS = "--total-steps sets the environment steps, --rounds the updates"
 _DEVICE = (
-    "a learner on this machine takes its GPU where there is one; --learner gpu or --learner cpu "
-    "chooses on AWS"
+    "a learner on this machine uses its GPU if it has one; --learner gpu or --learner cpu chooses "
+    "on AWS"
 )
 _TRACK = "--track wandb, --track mlflow or --track trackio logs the rounds of a run"
-_NETWORK = f"the network follows from the observations, and {_HIDDEN} sets its layers"
+_NETWORK = f"the network depends on the observations; {_HIDDEN} sets its layers"
 _KL = (
-    "no update ends early by its KL; hyperparameters.kl_coefficient and hyperparameters.kl_target "
-    "add a penalty on it"
+    "updates do not stop early; hyperparameters.kl_coefficient and hyperparameters.kl_target add a "
+    "KL penalty"
 )
 _EVALUATIONS = "evaluation.every_rounds"
 _SPREAD = "hyperparameters.log_std says whether the standard deviation depends on the state"
@@ -71,7 +71,8 @@ FAMILIAR: tuple[Familiar, ...] = (
     Familiar(
         "num_minibatches",
         (CLEANRL,),
-        f"{_MINIBATCH} has the samples of one minibatch: a round's samples over their number",
+        f"{_MINIBATCH} is the size of one minibatch: a round's samples divided by the number of "
+        "minibatches",
     ),
     Familiar("buffer_size", (SB3, CLEANRL), "hyperparameters.replay_capacity"),
     Familiar("tau", (SB3, CLEANRL, RLLIB), "hyperparameters.target_rate"),
@@ -119,30 +120,34 @@ FAMILIAR: tuple[Familiar, ...] = (
     Familiar("callback", (SB3, RLLIB), "nitro.train(on_round=FUNCTION) calls it after every round"),
     Familiar("track", (CLEANRL,), _TRACK),
     Familiar(
-        "wandb_project_name", (CLEANRL,), "`nitro track --project` names it, once a run is there"
+        "wandb_project_name", (CLEANRL,), "`nitro track --project` sets it for an existing run"
     ),
     Familiar(
         "tensorboard_log",
         (SB3,),
-        "every run has TensorBoard's files in its folder; tensorboard --logdir runs shows them",
+        "every run writes TensorBoard files; tensorboard --logdir runs shows them",
     ),
     Familiar("tb_log_name", (SB3,), "name"),
     Familiar("exp_name", (CLEANRL,), "name"),
-    Familiar("env", (SB3, RLLIB), "env_id names it, and nitro train ENV needs no option for it"),
+    Familiar("env", (SB3, RLLIB), "the field is env_id; nitro train ENV needs no option"),
     Familiar("capture_video", (CLEANRL,), "`nitro evaluate --video` films a policy"),
     Familiar("eval_freq", (SB3,), _EVALUATIONS),
     Familiar("evaluation_interval", (RLLIB,), _EVALUATIONS),
     Familiar("n_eval_episodes", (SB3,), "evaluation.episodes"),
     Familiar("evaluation_duration", (RLLIB,), "evaluation.episodes"),
-    Familiar("save_freq", (SB3,), "every round leaves a checkpoint, and checkpoint.keep are kept"),
+    Familiar(
+        "save_freq",
+        (SB3,),
+        "every round writes a checkpoint; checkpoint.keep sets how many are kept",
+    ),
 )
-"""Where a name means the same in several libraries, it stands here once."""
+"""Names with the same meaning in several libraries appear once."""
 
 _BY_NAME = {each.name: each for each in FAMILIAR}
 
 
 def familiar(name: str) -> Familiar | None:
-    """Return what another library's name is here; capitals and hyphens do not matter.
+    """Return the equivalent of another library's name, ignoring case and hyphens.
 
     >>> familiar("ent-coef").here
     'hyperparameters.entropy_coefficient'

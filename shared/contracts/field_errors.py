@@ -1,4 +1,4 @@
-"""What is wrong with a job's fields, in the words of whoever typed them."""
+"""Errors in a job's fields, in the user's terms."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from shared.contracts.scaling_spec import POLICIES
 from shared.hyperparameters.presets import ALGORITHMS
 
 KEY_FORM = r"^[\x21-\x7e]{1,128}$"
-"""What an idempotency key looks like."""
+"""The form of an idempotency key."""
 _FORMS = {
     ENV_ID_FORM: (
         "must be a registered name, such as Hopper-v5 or ALE/Qbert-v5: letters, digits and "
@@ -23,19 +23,19 @@ _FORMS = {
     JOB_ID_FORM: "must be the id of a job, such as hopper-v5-3f9a1c2b",
     KEY_FORM: "must be 1 to 128 visible ASCII characters",
 }
-"""Forms of texts in words: nobody should have to read a regular expression."""
+"""Forms of texts in words, instead of regular expressions."""
 _IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z0-9][\w./-]*)", re.ASCII)
-"""How Gymnasium names an environment together with the module that registers it."""
+"""Gymnasium's form for an environment with the module that registers it."""
 
 
 def first_reason(error: ValidationError) -> str:
-    """Say in one line what is wrong with a message that was stored, and where."""
+    """Describe an error in a stored message in one line."""
     first = error.errors()[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
 
 
 def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:
-    """Say that there is no such name, and which known one is meant or nearest.
+    """Report an unknown name, with its equivalent or the nearest known name.
 
     >>> unknown("sede", ["seed", "stop"])
     'no such field; did you mean seed?'
@@ -48,7 +48,7 @@ def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:
 
 
 def meaning_of(name: str, known: Sequence[str]) -> str | None:
-    """Say what a name of another library, or one of ours in another group, is here.
+    """Explain a name of another library, or one of ours in another group.
 
     >>> meaning_of("gamma", ["seed", "hyperparameters.discount"])
     'it is hyperparameters.discount here'
@@ -64,7 +64,7 @@ def meaning_of(name: str, known: Sequence[str]) -> str | None:
 
 
 def explained(details: Mapping[str, object], field: str, known: Sequence[str]) -> str:
-    """Return one of pydantic's errors about a field in words; `known` are the paths there are."""
+    """Return one of pydantic's errors about a field in words; `known` has all paths."""
     if details["type"] == "extra_forbidden":
         return unknown(field, known)
     if details["type"] == "string_pattern_mismatch":
@@ -81,9 +81,9 @@ def explained(details: Mapping[str, object], field: str, known: Sequence[str]) -
 
 
 def known_fields(*, algorithm: str, policy: str) -> list[str]:
-    """Return the dotted path of everything that a job of an algorithm and policy can set.
+    """Return the dotted paths of all fields of a job with an algorithm and policy.
 
-    Where one of them is none there is, everything that any of its kind has.
+    An unknown algorithm or policy gives the fields of all of them.
     """
     algorithms = [algorithm] if algorithm in ALGORITHMS else [*ALGORITHMS]
     models = [ALGORITHMS[name].model for name in algorithms]
@@ -98,7 +98,7 @@ def known_fields(*, algorithm: str, policy: str) -> list[str]:
 
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted path of every field, those of nested models after their own."""
+    """Yield the dotted path of every field, nested models' after their own."""
     for name, field in model.model_fields.items():
         yield f"{prefix}{name}"
         kind = field.annotation

@@ -1,4 +1,4 @@
-"""How a job's episodes go on from fragment to fragment, as its environment allows.
+"""How a job's episodes continue from fragment to fragment, as its environment allows.
 
     | environment                          | an episode that a fragment's end cuts off            |
     |--------------------------------------|------------------------------------------------------|
@@ -26,27 +26,27 @@ from shared.contracts.scaling_spec import ActorRange, FixedScaling
 
 GoingOn = Literal["state", "replay", "no"]
 SHARED_GENERATORS = (
-    "an actor's environments draw from the same global generators of Python or NumPy, so none of "
-    "them repeats its episodes"
+    "an actor's environments share the global random generators of Python or NumPy, so their "
+    "episodes cannot be repeated"
 )
-"""Why episodes that are `disturbed` do not go on."""
+"""Why `disturbed` episodes do not continue."""
 MOST_LOST_REPLAYS = 3
-"""Replays of a job that may give another episode before it stops replaying."""
+"""Number of differing replays after which a job stops replaying."""
 _REPLAY_BYTES = 2**12
-"""Of an episode that is left as its actions, these left out."""
+"""Bytes of an episode left as its actions, without the actions."""
 _MAX_ACTIONS_BYTES = 2**18 - _REPLAY_BYTES
-"""What is left of a snapshot's bytes."""
+"""The rest of a snapshot's bytes."""
 _NUMBER_BYTES = 8
-"""Of a whole number, or of one in a box of float64; most boxes are of float32."""
+"""Bytes of a whole number, or of a float64 number; most boxes are float32."""
 
 
 def going_on(spec: JobSpec, environment: EnvironmentSpec, *, lost_replays: int = 0) -> GoingOn:
-    """Return how a job's episodes go on.
+    """Return how a job's episodes continue.
 
     Args:
         spec: The job, its horizon resolved.
-        environment: What it trains on.
-        lost_replays: How many replays gave another episode so far.
+        environment: Its environment.
+        lost_replays: Number of differing replays so far.
     """
     if not spec.episodes.go_on:
         return "no"
@@ -69,21 +69,21 @@ def going_on(spec: JobSpec, environment: EnvironmentSpec, *, lost_replays: int =
 
 
 def disturbed(spec: JobSpec, environment: EnvironmentSpec) -> bool:
-    """Whether an actor's environments draw from the same generators, so that none repeats."""
+    """Whether an actor's environments share random generators, so that episodes cannot repeat."""
     return environment.draws_globally and spec.envs_per_actor > 1
 
 
 def longest_episode(spec: JobSpec, environment: EnvironmentSpec) -> int | None:
-    """Return the most steps of a training episode; None if there is no limit."""
+    """Return the most steps of a training episode; None for no limit."""
     limits = (environment.max_episode_steps, spec.episodes.cut_at)
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def longest_replay(spec: JobSpec, environment: EnvironmentSpec) -> int:
-    """Return how long an episode may be, in steps, for its actions to be repeated.
+    """Return the longest episode, in steps, whose actions may be repeated.
 
-    Where all episodes are that long, their mean place is half of it: that, beside the steps of a
-    fragment, is the share that the job allows.
+    If all episodes are that long, an actor repeats half of one on average. That number, relative to
+    a fragment's steps, is the share that the job allows.
     """
     share = spec.episodes.replay_share
     fragment = _steps_of_each(spec, spec.actors.max)
@@ -92,7 +92,7 @@ def longest_replay(spec: JobSpec, environment: EnvironmentSpec) -> int:
 
 
 def replay_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
-    """Return the most bytes of an episode that is left as its actions."""
+    """Return the most bytes of an episode left as its actions."""
     longest = longest_replay(spec, environment)
     steps = min(longest, longest_episode(spec, environment) or longest)
     return _REPLAY_BYTES + steps * _action_bytes(environment)
@@ -107,9 +107,9 @@ def _action_bytes(environment: EnvironmentSpec) -> int:
 
 
 def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
-    """Return a job as it is queued: with fewer actors where only they could play whole episodes.
+    """Return a job as it is queued: with fewer actors if whole episodes require that.
 
-    One whose episodes are replayed may come to need them: its range has room for them.
+    A job with replays may need fewer actors later, so its range includes them.
     """
     actors = _actors_of_whole_episodes(spec, environment)
     how = going_on(spec, environment)
@@ -122,7 +122,7 @@ def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
 
 
 def without_replays(spec: JobSpec, environment: EnvironmentSpec) -> FixedScaling | None:
-    """Return the scaling policy of a job that stops replaying; None if it keeps its own."""
+    """Return the new scaling policy of a job that stops replaying; None to keep its own."""
     actors = _actors_of_whole_episodes(spec, environment)
     return None if actors is None else FixedScaling(policy="fixed", num_actors=actors)
 
@@ -146,10 +146,10 @@ def _steps_of_each(spec: JobSpec, actors: int) -> int:
 
 
 def _actors_of_whole_episodes(spec: JobSpec, environment: EnvironmentSpec) -> int | None:
-    """Return how many actors share a round so that each may play a whole episode.
+    """Return the number of actors in a round for which each can play a whole episode.
 
-    A single one takes the whole round where an episode is longer, or has no limit. None if the
-    job's shape is not to be changed.
+    If an episode is longer than the round, or has no limit, the number is 1. None if the job does
+    not allow a change.
     """
     if not spec.episodes.resize or spec.samples_per_round is None:
         return None

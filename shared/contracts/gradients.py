@@ -1,4 +1,4 @@
-"""Gradients by functions: what the learner asks of the scaler, and the scaler of a function."""
+"""Messages of learner functions: between learner and scaler, and between scaler and function."""
 
 from typing import Annotated, Literal
 
@@ -7,37 +7,38 @@ from pydantic import Field
 from shared.contracts.message import Count, Identifier, JobId, Message, NonNegativeFloat, Number
 
 MAX_CALLS = 256
-"""Calls of one request."""
+"""Most calls of one request."""
 MAX_MESSAGE_BYTES = 64 * 2**20
 """Largest weights, slice or gradient in the cache, uncompressed."""
 MAX_OTHERS = 64
-"""Versions of the weights that ratios are truncated over."""
+"""Most versions of the weights for the truncation of ratios."""
 
 
 class GradientCall(Message):
-    """One gradient of a round's update: what it is of, by name."""
+    """The name of one gradient of a round's update."""
 
     call: Count
     """Number of the slice, counted over all passes of the round."""
     base: Count
-    """Version of the weights that it is computed at."""
+    """Version of its weights."""
     others: Annotated[tuple[Count, ...], Field(max_length=MAX_OTHERS)] = ()
-    """Other versions, inside the staleness bound, that functions work on: ratios are truncated over
-    them."""
+    """Other versions inside the staleness bound on which functions work, for the truncation of
+    ratios.
+    """
 
 
 class GradientTask(Message):
-    """The Lambda event of one gradient: names of what lies in the cache, and nothing of it."""
+    """The Lambda event of one gradient: only names of entries in the cache."""
 
     mode: Literal["gradient"] = "gradient"
     job_id: JobId
     round: Count
     request: Count
     lease_hash: Annotated[str, Field(max_length=64)]
-    """Names the learner's hold on the job: another learner's gradients have other names."""
+    """Digest of the lease: another learner's gradients have other names."""
     call: GradientCall
     deadline_at: NonNegativeFloat
-    """Unix seconds from which on nobody waits for it."""
+    """Unix time after which nobody waits for it."""
 
 
 class GradientReport(Message):
@@ -47,7 +48,7 @@ class GradientReport(Message):
     round: Count
     call: Count
     outcome: Literal["stored", "duplicate", "late", "expired"]
-    """What the cache did with it; `expired`: its deadline had passed, and nothing was done."""
+    """Outcome in the cache; `expired`: the deadline had passed, and nothing was computed."""
     fetch_s: NonNegativeFloat
     """Fetching weights and slice."""
     compute_s: NonNegativeFloat
@@ -62,7 +63,7 @@ class GradientRequest(Message):
 
     lease_id: Identifier
     request: Count
-    """Counted in each round from 0, and anew under each lease."""
+    """Number of the call, from 0 in each round and under each lease."""
     calls: Annotated[tuple[GradientCall, ...], Field(min_length=1, max_length=MAX_CALLS)]
 
 
@@ -71,7 +72,7 @@ class GradientGrant(Message):
 
     request: Count
     granted: bool
-    """Whether its functions are launched, now or before."""
+    """Whether its functions have been launched."""
     reason: str = ""
     """Why not."""
     deadline_s: NonNegativeFloat = 0.0
@@ -79,29 +80,29 @@ class GradientGrant(Message):
 
 
 class GradientRecord(Message):
-    """What became of the gradients of an update, or of all updates of a round."""
+    """Outcomes of the gradients of an update, or of all updates of a round."""
 
     asked: Count
     """Calls; the sum of `used`, `stale` and `lost`."""
     used: Count
     stale: Count
-    """Older than the bound: dropped."""
+    """Gradients dropped because they were older than the bound."""
     lost: Count
-    """Never came, or came damaged."""
+    """Gradients that never arrived, or arrived damaged."""
     duplicate: Count = 0
-    """Delivered again after the first had been stored: dropped, and not counted elsewhere."""
+    """Second deliveries: dropped, and not counted elsewhere."""
     steps: Count = 0
     """Optimiser steps."""
     staleness: tuple[Count, ...] = ()
-    """Of each gradient used, when it was aggregated, in the order of that."""
+    """Staleness of each used gradient at its aggregation, in order."""
     queued: tuple[Count, ...] = ()
     """Gradients in the queue at each aggregation."""
     bound: Number | None = None
-    """On the mean staleness in the last update; None without one."""
+    """Bound on the mean staleness in the last update; None without a bound."""
     version: Count = 0
-    """Of the weights after the update: the optimiser's steps so far."""
+    """Version of the weights after the update: the optimiser's steps so far."""
     invoke_s: NonNegativeFloat = 0.0
-    """Mean seconds of a used call: from asking to the function's beginning."""
+    """Mean seconds of a used call from its request to the function's start."""
     fetch_s: NonNegativeFloat = 0.0
     compute_s: NonNegativeFloat = 0.0
     push_s: NonNegativeFloat = 0.0

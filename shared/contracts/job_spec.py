@@ -1,7 +1,7 @@
-"""What a user asks for: the specification of one training job.
+"""The specification of one training job.
 
-Everything that decides the outcome of a run is in here, so two jobs with equal specifications
-train equal policies. Defaults are the paper's settings (section 8.1) where it states one.
+It determines the outcome of a run, so two jobs with equal specifications train equal policies.
+Defaults are the paper's settings (section 8.1) where it states them.
 """
 
 import re
@@ -37,21 +37,21 @@ from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Pres
 
 Warm = Literal["auto", "provisioned", "reuse", "none"]
 PRESET_WARM: dict[Preset, Warm] = {"paper": "provisioned", "standard": "auto"}
-"""How a preset has environments warm: the paper pays for provisioned ones (section 8.1)."""
+"""A preset's default of `warm`: the paper pays for provisioned environments (section 8.1)."""
 PRESET_OWN: dict[Preset, OwnChoice] = {"paper": 0, "standard": "auto"}
-"""Actors on a preset's learner's own cores: the paper has none."""
+"""A preset's default of `actors.own`: the paper has none."""
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
 ENV_ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
 _PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 
 
 def _require_plain_texts(kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
-    # Some constructors open the file, or import the module, that a text names.
+    # Some constructors open a file, or import a module, by name.
     for name, value in kwargs.items():
         if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(value):
             raise ValueError(
-                f"{name} ({value!r:.80}) must be plain: at most 256 characters, no path, no "
-                "URL and no import path, so none of / \\ : and nothing unprintable"
+                f"{name} ({value!r:.80}) must be plain: at most 256 printable characters without / "
+                "\\ or :, so not a path, a URL or an import path"
             )
     return kwargs
 
@@ -83,17 +83,17 @@ class EnvironmentRef(Message):
 
 
 MAX_ROUNDS = 1_000_000
-"""A round a second for eleven days; a number beyond is a slip."""
+"""A round a second for eleven days; more is a typo."""
 RoundLimit = Annotated[PositiveInt, Field(le=MAX_ROUNDS)]
 MAX_SEED = 2**31 - 1
 
 
 NO_CAP_USD = 1_000_000.0
-"""As good as none."""
+"""Effectively no cap."""
 
 
 class StopRule(Message):
-    """When a job ends; the first condition met wins and is recorded."""
+    """When a job ends; the first condition that holds wins and is recorded."""
 
     max_rounds: RoundLimit = 50
     """Policy updates (section 8.2)."""
@@ -101,21 +101,22 @@ class StopRule(Message):
     """Stop once the mean evaluation return reaches this."""
     budget_usd: PositiveFloat = 5.0
     """Hard cap on the job's cost. Each round is priced at its worst case before launch. On one
-    machine, where nobody pays, `nitro train` leaves it at NO_CAP_USD unless it is given."""
+    machine, which costs nothing, the default of `nitro train` is NO_CAP_USD.
+    """
     max_wall_s: PositiveFloat | None = None
-    """Most seconds from the first round to the start of the last one."""
+    """Most seconds from the first round to the start of the last round."""
 
     @property
     def is_capped(self) -> bool:
-        """Whether anybody has said what the job may cost."""
+        """Whether the job has a real cap."""
         return self.budget_usd < NO_CAP_USD
 
 
 class CheckpointRule(Message):
-    """A checkpoint is written after every round; this says how many stay."""
+    """A checkpoint is written after every round; this sets how many are kept."""
 
     keep: PositiveInt = 3
-    """Number of newest checkpoints to keep. The one with the best evaluation is kept as well."""
+    """Number of newest checkpoints to keep, in addition to the one with the best evaluation."""
 
 
 def _require_algorithm(name: str) -> str:
@@ -125,19 +126,20 @@ def _require_algorithm(name: str) -> str:
 
 
 Which = Literal["newest", "best"]
-"""`best` has the highest mean return of the job's own evaluations; of equals it is the newest."""
+"""`best` has the highest mean return of the job's evaluations; on a tie it is the newest."""
 
 
 class InitialPolicy(Message):
-    """An earlier job whose policy a new one begins with, in place of random weights."""
+    """An earlier job from whose policy a new job starts, instead of random weights."""
 
     job_id: JobId
-    """The earlier job. It may have other rewards, other arguments of its environment, another
-    algorithm and another number of actors; observations, actions and network must be as large."""
+    """The earlier job. Rewards, arguments of the environment, algorithm and number of actors may
+    differ; observations, actions and network must have the same sizes.
+    """
     checkpoint: Which = "newest"
     """Which policy: `newest`, or `best` for the one with the best evaluation."""
     optimiser: bool = False
-    """Whether the moments of the optimiser are taken over, too."""
+    """Whether to load the moments of the optimiser, too."""
 
 
 AlgorithmName = Annotated[
@@ -150,7 +152,7 @@ Sampling = Literal["proportional", "even"]
 
 
 class DetectorRule(Message):
-    """What is measured of the policy after an update, and how."""
+    """The measurement of the policy after an update."""
 
     name: Identifier = "hessian"
     """The detector. `hessian` finds the largest and smallest eigenvalue of the Hessian."""
@@ -163,21 +165,24 @@ class DetectorRule(Message):
     ratio to the policy that sampled. `total_loss`: minus the whole loss with the value function, as
     in the published code. The last two are for PPO."""
     num_samples: Annotated[int, Field(strict=True, ge=1)] = 256
-    """Steps of the round that the Hessian is measured on. More steps take longer and give a less
-    noisy ratio (`experiments.studies.detector.detector_subsampling`)."""
+    """Number of the round's steps for the Hessian. More steps take longer and give a less noisy
+    ratio (`experiments.studies.detector.detector_subsampling`).
+    """
     sampling: Sampling = "proportional"
-    """How steps are chosen. `proportional` draws them in proportion to their estimated part of the
-    Hessian. `even` spreads them over the trajectories. `total_loss` always uses `even`."""
+    """Choice of the steps. `proportional` draws them in proportion to their estimated share of the
+    Hessian. `even` spreads them over the trajectories. `total_loss` always uses `even`.
+    """
     num_trajectories: PositiveInt | None = None
-    """Number of trajectories that those steps come from, spread evenly. Unset: all."""
+    """Number of trajectories to take the steps from, spread evenly. Unset: all."""
     probes: Annotated[int, Field(strict=True, ge=1, le=4)] = 1
     """Number of Lanczos runs. Each begins from its own seeded random vector with a part along the
     gradient. The widest spectrum counts."""
     max_matvecs: Annotated[int, Field(strict=True, ge=2, le=1000)] = 40
     """Most Hessian-vector products per probe."""
     tolerance: PositiveFloat = 0.003
-    """Relative Ritz residual below which both ends count as found. With 0.01 an inner eigenvalue
-    passes for an end now and then (decision 019)."""
+    """Relative Ritz residual below which both ends count as converged. With 0.01 an inner
+    eigenvalue sometimes passes for an end (decision 019).
+    """
 
 
 def _require_printable(name: str) -> str:
@@ -196,11 +201,11 @@ class JobSpec(EnvironmentRef):
     """One training job."""
 
     name: JobName | None = None
-    """What people call it: up to 80 printable characters. It decides nothing."""
+    """A display name of up to 80 printable characters, without effect."""
     tags: Annotated[tuple[Tag, ...], Field(max_length=16)] = ()
-    """Words to find it by, such as `sweep-1`: at most 16 of up to 64 characters each."""
+    """Tags such as `sweep-1`: at most 16 of up to 64 characters each."""
     note: Note = ""
-    """Why the job exists, in free text of at most 2,000 characters. It decides nothing."""
+    """A note of at most 2,000 characters, without effect."""
     algorithm: AlgorithmName = "ppo"
     """How the policy is updated."""
     preset: Preset = "paper"
@@ -210,13 +215,14 @@ class JobSpec(EnvironmentRef):
     seed: Annotated[int, Field(strict=True, ge=0, le=MAX_SEED)] = 0
     """Seed of all random numbers in the job."""
     steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
-    """Environment steps per actor and round, over all its environments together."""
+    """Environment steps per actor and round, summed over its environments."""
     samples_per_round: Annotated[int, Field(strict=True, ge=1, le=2**24)] | None = None
-    """Environment steps per round, shared equally by its actors; a remainder is left out. A round
-    of fewer actors than `actors.min` has fewer. Use it in place of `steps_per_actor`, where more
-    actors bring more samples. PPO only."""
+    """Environment steps per round, shared equally by its actors; a remainder is dropped. A round
+    with fewer actors than `actors.min` has fewer steps. An alternative to `steps_per_actor`, with
+    which more actors bring more samples. PPO only.
+    """
     envs_per_actor: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
-    """Environments that one actor steps side by side (B)."""
+    """Environments per actor (B)."""
     rounds_in_flight: Annotated[int, Field(strict=True, ge=1, le=8)] = 2
     """Rounds open at a time, for all algorithms but PPO. 1 waits for each round, as PPO always
     does."""
@@ -224,27 +230,32 @@ class JobSpec(EnvironmentRef):
     scaling: Scaling = NitroScaling()
     """The rule for the number of actors in a round: a `policy` and its parameters."""
     warm: Warm | None = None
-    """How actors find warm environments. `provisioned`: AWS keeps as many as a round can need, at a
-    price by the second. `reuse`: those of earlier rounds, pinged when they idle. `none`: the same
-    without pings. `auto`: provisioned once the job's own rounds show that it costs less, else
-    reuse. Unset: the preset's, see `nitro presets`."""
+    """How environments are kept warm. `provisioned`: AWS keeps as many as a round can need, at a
+    price by the second. `reuse`: environments of earlier rounds, pinged when idle. `none`: the same
+    without pings. `auto`: `reuse`, until the job's rounds show that `provisioned` costs less.
+    Unset: the preset's, see `nitro presets`.
+    """
     learner: LearnerChoice | None = None
-    """What learns. `gpu`: the first GPU machine of the deployment's list. `cpu`: a Fargate task of
-    a few cores, at a tenth of its price. `functions`: such a task, whose gradients Lambda functions
-    compute; see `learner_functions`. `auto`: `gpu` for images, whose network is convolutional, else
-    `cpu`. `external`: your own program, by `nitro.ActorPool`; nobody starts or bills it. Unset: the
-    preset's, see `nitro presets`. On one machine `gpu` and `cpu` differ in the bill alone."""
+    """Kind of learner. `gpu`: the first GPU machine of the deployment's list. `cpu`: a Fargate task
+    of a few cores, at a tenth of the price. `functions`: a `cpu` learner whose gradients Lambda
+    functions compute; see `learner_functions`. `auto`: `gpu` for images, otherwise `cpu`.
+    `external`: your own program with `nitro.ActorPool`, neither started nor billed. Unset: the
+    preset's, see `nitro presets`. On one machine `gpu` and `cpu` differ only in the bill.
+    """
     policy_precision: Literal["float32", "float16"] = "float32"
-    """How actors get the policy's weights. `float16` halves what they fetch; they act with rounded
-    weights. A program that learns by itself (`external`) sends what it likes."""
+    """Precision of the policy's weights for actors. `float16` halves the download; actors act with
+    rounded weights. Ignored for `external`.
+    """
     learner_functions: LearnerFunctions = LearnerFunctions()
-    """How functions share the gradients of an update, for `learner: functions`."""
+    """Learner functions, for `learner: functions`."""
     learner_task: LearnerTask = DEPLOYMENTS_TASK
-    """How large the task of a learner on cores is, on AWS, and whether it may run on Spot. What is
-    left out is as the deployment says; elsewhere it differs in the bill alone."""
+    """Size of a CPU learner's task on AWS, and whether it may run on Spot. Unset fields use the
+    deployment's values; on one machine it changes only the bill.
+    """
     init_from: InitialPolicy | None = None
-    """An earlier job's policy to begin with; unset: random weights. Its statistics of observations
-    and rewards are taken over. The schedules of step sizes are those of a new job."""
+    """An earlier job's policy to start from; unset: random weights. Its statistics of observations
+    and rewards are loaded, too. Step-size schedules are those of a new job.
+    """
     stop: StopRule = StopRule()
     episodes: EpisodeRule = EpisodeRule()
     evaluation: EvaluationRule = EvaluationRule()
@@ -254,7 +265,7 @@ class JobSpec(EnvironmentRef):
     @model_validator(mode="before")
     @classmethod
     def _scaled_without_measuring(cls, raw: object) -> object:
-        """Have a constant number of actors where nobody says and nothing is measured."""
+        """Default to a constant number of actors if nothing is measured."""
         if not isinstance(raw, dict) or "scaling" in raw:
             return raw
         algorithm = ALGORITHMS.get(str(raw.get("algorithm")))
@@ -267,8 +278,8 @@ class JobSpec(EnvironmentRef):
     def _known_hyperparameters(
         cls, overrides: dict[str, HyperparameterValue], info: ValidationInfo
     ) -> dict[str, HyperparameterValue]:
-        # Whether they go together with the preset is for whoever takes a new job in to say: presets
-        # change, and jobs that were submitted before must still be read.
+        # Admission checks them against the preset. Presets change, and older jobs must stay
+        # readable.
         if "algorithm" in info.data:
             kind = ALGORITHMS[info.data["algorithm"]].model
             kind.model_validate(overrides, extra="ignore" if info.context == READ_BACK else None)
@@ -276,17 +287,16 @@ class JobSpec(EnvironmentRef):
 
     @property
     def environment_ref(self) -> EnvironmentRef:
-        """The environment alone, as tasks name it."""
-        # Rules that came after the job was submitted must not keep its actors from starting.
+        """The environment alone, as in tasks."""
+        # Newer rules must not keep an older job's actors from starting.
         return EnvironmentRef.model_validate(
             {name: getattr(self, name) for name in EnvironmentRef.model_fields}, context=READ_BACK
         )
 
     def resolved(self) -> Self:
-        """Return the job with what it leaves to its preset but for hyper-parameters.
+        """Return the job with its preset's defaults, except for hyper-parameters.
 
-        These are its training horizon, its learner, the actors on that learner's own cores, and how
-        its environments are kept warm.
+        These are its training horizon, its learner, its own actors, and `warm`.
         """
         horizon = self.episodes.horizon
         if horizon is None:
@@ -303,7 +313,7 @@ class JobSpec(EnvironmentRef):
 
     @property
     def provisions(self) -> bool:
-        """Whether its environments are provisioned all along; so they were before it could say."""
+        """Whether its environments are always provisioned, like those of older jobs."""
         return self.warm in (None, "provisioned")
 
     @property
@@ -313,18 +323,18 @@ class JobSpec(EnvironmentRef):
 
     @property
     def open_rounds(self) -> int:
-        """How many rounds this job keeps open at a time, its algorithm considered."""
+        """Number of rounds that the job keeps open at a time."""
         return 1 if ALGORITHMS[self.algorithm].on_policy else self.rounds_in_flight
 
     @property
     def size_field(self) -> str:
-        """The field that says how many steps a round has."""
+        """The field that sets the steps of a round."""
         return "steps_per_actor" if self.samples_per_round is None else "samples_per_round"
 
     def steps_of(self, num_actors: int) -> int:
-        """Return the environment steps of each actor of a round of so many.
+        """Return the environment steps of each actor in a round with this many actors.
 
-        Where concurrency allows fewer than `actors.min`, the round has fewer samples instead.
+        If concurrency allows fewer than `actors.min`, the round has fewer samples.
         """
         if self.samples_per_round is None:
             return self.steps_per_actor
@@ -332,9 +342,9 @@ class JobSpec(EnvironmentRef):
         return self.samples_per_round // shared_by * self.envs_per_actor
 
     def rounds_behind(self, round_index: int) -> int:
-        """Return how many rounds the policy of a round has learned from.
+        """Return the number of rounds that the policy of a round has learned from.
 
-        A round is opened when the one `open_rounds` before it ends, with the policy there is then.
+        A round opens with the current policy, when the round `open_rounds` before it ends.
         """
         return max(0, round_index + 1 - self.open_rounds)
 
@@ -367,17 +377,17 @@ class JobSpec(EnvironmentRef):
         decoupled = self.learner_functions.objective == "decoupled"
         if self.learns_on_functions and decoupled and self.algorithm == "impact":
             raise ValueError(
-                "learner_functions.objective (decoupled) would leave out impact's target policy, "
-                "which its clip is around: use clipped, or ppo"
+                "learner_functions.objective (decoupled) does not clip around impact's target "
+                "policy: use clipped, or ppo"
             )
         self.require_fit(self.scaling)
         return self
 
     def require_fit(self, scaling: Policy) -> None:
-        """Make sure that a scaling policy can decide about this job's rounds.
+        """Check that a scaling policy suits this job's rounds.
 
         Raises:
-            ValueError: It cannot; names the field and its value.
+            ValueError: It does not; names the field and its value.
         """
         scaling.require_fit(
             self.actors,
@@ -386,20 +396,20 @@ class JobSpec(EnvironmentRef):
         )
         if scaling.measures and not ALGORITHMS[self.algorithm].objectives:
             raise ValueError(
-                f"scaling.policy ({scaling.policy}) goes by what is measured after updates, and "
-                f"nothing is measured of {self.algorithm}: use fixed"
+                f"scaling.policy ({scaling.policy}) needs measurements after updates, which "
+                f"{self.algorithm} does not have: use fixed"
             )
 
     def _require_shareable(self, samples: int) -> None:
         if self.steps_per_actor != type(self).model_fields["steps_per_actor"].default:
             raise ValueError(
-                "give samples_per_round or steps_per_actor, not both: the one fixes the samples of "
-                "a round, the other those of an actor"
+                "give samples_per_round or steps_per_actor, not both: one sets the samples of a "
+                "round, the other those of an actor"
             )
         if not ALGORITHMS[self.algorithm].on_policy:
             raise ValueError(
                 f"samples_per_round is for PPO: {self.algorithm} mixes fragments of several "
-                "rounds, which must be equally long; give steps_per_actor"
+                "rounds, which must have equal lengths; give steps_per_actor"
             )
         fewest = self.actors.max * self.envs_per_actor
         if samples < fewest:

@@ -1,4 +1,4 @@
-"""How large the task of a job's learner is on AWS, and whether it may be interrupted."""
+"""The size of a learner's task on AWS, and whether it may be interrupted."""
 
 from collections.abc import Mapping
 from typing import Annotated, Self
@@ -19,32 +19,32 @@ _MEMORY_GB: Mapping[int, range] = {
 
 
 class LearnerTask(Message):
-    """The task of a learner on Fargate. What is left out is as the deployment says."""
+    """The task of a learner on Fargate. Unset fields use the deployment's values."""
 
     cpu: Annotated[int, Field(strict=True)] | None = None
     """Its vCPUs: 1, 2, 4, 8 or 16."""
     memory_mb: Annotated[int, Field(strict=True, ge=1)] | None = None
-    """Its memory, in whole gigabytes of 1,024 MB. Needs `cpu`, and is 2 GB to each where it is left
-    out."""
+    """Its memory, in whole gigabytes of 1,024 MB. Needs `cpu`; the default is 2 GB per vCPU."""
     spot: bool = False
     """Whether it runs on Fargate Spot, at about a third of the price. AWS may end it at two
-    minutes' notice: the job then goes on from its last checkpoint in another task, to the same
-    weights."""
+    minutes' notice. The job then resumes in another task from its last checkpoint, to the same
+    weights.
+    """
 
     @property
     def is_default(self) -> bool:
-        """Whether all of it is as the deployment says."""
+        """Whether it uses only the deployment's values."""
         return self == DEPLOYMENTS_TASK
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """Its vCPUs and its memory in MB; None where the deployment decides."""
+        """Its vCPUs and its memory in MB; None if the deployment decides."""
         if self.cpu is None:
             return None
         return self.cpu, self.memory_mb or _MEMORY_GB[self.cpu][0] * MB_PER_GB
 
     def described(self, default: str) -> str:
-        """Return the task in words, from those for what the deployment says."""
+        """Return the task in words, starting from the deployment's."""
         words = default
         if self.size is not None:
             cpu, memory_mb = self.size
@@ -70,4 +70,4 @@ class LearnerTask(Message):
 
 
 DEPLOYMENTS_TASK = LearnerTask()
-"""All of it as the deployment says."""
+"""A task with only the deployment's values."""

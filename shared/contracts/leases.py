@@ -16,9 +16,9 @@ LONGEST_TROUBLE = 500
 
 
 def hash_of_lease(lease_id: str) -> str:
-    """Return what functions know a lease by.
+    """Return a digest of a lease for functions.
 
-    Not by its own name, which lets its holder plan rounds: events are in logs.
+    The lease itself would let a reader of their logs plan rounds.
     """
     return hashlib.sha256(lease_id.encode()).hexdigest()[:_LEASE_HASH_DIGITS]
 
@@ -28,29 +28,32 @@ class LeaseRequest(Message):
 
     learner_id: Identifier
     kind: MachineKind | None = None
-    """Kind of jobs that it trains; None takes any, as where one machine does everything."""
+    """Kind of learner; None takes any job, as on one machine."""
     job_id: JobId | None = None
-    """The one job that is asked for: of the `kind` given, or `external` where none is given.
-    Without it `external` jobs are left alone."""
+    """The requested job: of the given `kind`, or `external` without one. Without it, `external`
+    jobs are never leased.
+    """
     wait_s: Annotated[Number, Field(ge=0, le=60)] = 20.0
     """How long the scaler may hold the request open until a job is queued."""
     trouble: Annotated[str, Field(max_length=LONGEST_TROUBLE)] | None = None
-    """Why this learner can train none now, such as a cache that refuses it. It is given none then;
-    whoever waits for a learner is shown the reason."""
+    """Why this learner cannot train now, for example because the cache refuses it. It gets no job,
+    and waiting jobs show the reason.
+    """
 
 
 class Lease(Message):
-    """The right to train one job, until it expires or is given up."""
+    """The right to train one job, until it expires or is returned."""
 
     lease_id: Identifier
     job: Job
     expires_in_s: NonNegativeFloat
     heartbeat_every_s: NonNegativeFloat
     epoch: Count = 0
-    """Counts the job's leases: of two, the newer one has the larger."""
+    """Counts the job's leases: a newer lease has a larger number."""
     cache_url: str | None = None
-    """Of an `external` job: the trajectory cache, as the scaler reaches it. It may hold a password,
-    so it is told to whoever holds the API's token and to nobody else."""
+    """For an `external` job: the scaler's address of the trajectory cache. It may contain a
+    password, so only holders of the API's token get it.
+    """
 
 
 class LeaseState(Message):
@@ -58,7 +61,7 @@ class LeaseState(Message):
 
     expires_in_s: NonNegativeFloat
     stop: StopReason | None
-    """Set when the learner should end the job after the update in hand."""
+    """Set if the learner should end the job after its current update."""
 
 
 class FinishRequest(Message):
@@ -69,5 +72,5 @@ class FinishRequest(Message):
     stop_reason: StopReason
     error: str | None = None
     fails_again: bool = False
-    """Whether the job would fail in the same way if it were resumed as it is."""
+    """Whether a resume would fail in the same way."""
     final_evaluation: EvaluationResult | None = None

@@ -1,4 +1,4 @@
-"""MinionsRL's scheduler as data: what it sees of a training run, its network, what it chooses.
+"""MinionsRL's scheduler as data: its inputs, its network and its choices.
 
 Yu et al., "Cheaper and Faster: Distributed Deep Reinforcement Learning with Serverless Computing"
 (MinionsRL), AAAI 2024: a policy network that looks at a round and draws the next round's number of
@@ -21,12 +21,12 @@ STATE_SIZE = 8
 MAX_NUMBERS = 10_000
 """Weights and biases together; the published network has 8,896 for 64 choices."""
 _MAX_SCALED = 50.0
-"""Scaled inputs are held to this, so that a run unlike those it was trained on stays finite."""
+"""Clip of scaled inputs, so that an unfamiliar run stays finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerState:
-    """What the agent sees before a round; what is not known yet is 0."""
+    """The agent's inputs before a round; unknown values are 0."""
 
     round_index: float = 0.0
     learner_loss: float = 0.0
@@ -86,7 +86,7 @@ class MinionsAgent(Message):
     scales: Annotated[
         tuple[PositiveFloat, ...], Field(min_length=STATE_SIZE, max_length=STATE_SIZE)
     ] = (1.0,) * STATE_SIZE
-    """What each number of the state is divided by; the published agent divides by nothing."""
+    """Divisors of the state's numbers; the published agent has none."""
     layers: Annotated[tuple[DenseLayer, ...], Field(min_length=1, max_length=8)]
     """From the state to one logit per choice; choice i means i + 1 actors."""
 
@@ -96,8 +96,8 @@ class MinionsAgent(Message):
         for index, layer in enumerate(self.layers):
             if layer.num_inputs != inputs:
                 raise ValueError(
-                    f"layers.{index} ({layer.num_inputs} columns) must have {inputs} columns, "
-                    "as many as the numbers that go into it"
+                    f"layers.{index} ({layer.num_inputs} columns) must have {inputs} columns, one "
+                    "for each input"
                 )
             inputs = layer.num_outputs
         numbers = sum((layer.num_inputs + 1) * layer.num_outputs for layer in self.layers)

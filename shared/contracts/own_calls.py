@@ -1,11 +1,11 @@
-"""What a learner and an actor on its own cores say to each other: a line of JSON each way."""
+"""Messages between a learner and an own actor: a line of JSON each way."""
 
 from shared.contracts.message import Message
 from shared.contracts.rollouts import ActorReport, RolloutTask
 
 
 class OwnCredentials(Message):
-    """AWS credentials that a connection to the cache is signed with, as the learner has them."""
+    """The learner's AWS credentials to sign connections to the cache."""
 
     access_key: str
     secret_key: str
@@ -20,11 +20,11 @@ class OwnCall(Message):
 
 
 class OwnReply(Message):
-    """What became of it."""
+    """Its outcome."""
 
     report: ActorReport | None = None
-    """None where it failed."""
+    """None if it failed."""
     error: str = ""
-    """Name of the exception that it failed with."""
+    """Name of its exception."""
     reason: str = ""
     """Its message."""

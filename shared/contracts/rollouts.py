@@ -1,4 +1,4 @@
-"""What the scaler asks of an actor, and what the actor reports."""
+"""The scaler's tasks for actors, and the actors' reports."""
 
 from typing import Annotated, Literal
 
@@ -18,7 +18,7 @@ LONGEST_PING_S = 10.0
 MAX_POLICY_BYTES = 64 * 2**20
 """Largest policy, uncompressed, that an actor loads."""
 POLICY_HEADER_BYTES = 8192
-"""What a policy has beside numbers: names, shapes, the counts of its choices."""
+"""A policy's metadata: names, shapes, the counts of its choices."""
 
 
 class RolloutTask(Message):
@@ -32,47 +32,50 @@ class RolloutTask(Message):
     actor_index: Count
     policy_version: Count
     lease_hash: Annotated[str, Field(max_length=64)] = ""
-    """Names the learner's hold on the job. One that goes back to an older checkpoint publishes
-    versions again, and they need not be the policies they were."""
+    """Digest of the lease. A learner that resumes from an older checkpoint publishes versions
+    again, possibly with other policies.
+    """
     env: EnvironmentRef
     steps: PositiveInt
     num_envs: PositiveInt = 1
     continues: bool = False
-    """Whether its episodes begin where others were left, and are left for others."""
+    """Whether its episodes continue earlier ones, and are left for later actors."""
     horizon: PositiveInt | None = None
     """Steps after a reset at which an episode is cut; None leaves it to the environment."""
     discount: Annotated[Number, Field(ge=0.0, le=1.0)] = 1.0
-    """Gamma of the discounted return that goes on with an episode."""
+    """Discount of the running return, which continues with an episode."""
     replay_steps: Count = 0
-    """Longest episode, in steps, that is left as its actions, to be repeated by the next actor. 0:
-    episodes are left as the environment's state."""
+    """Longest episode, in steps, to leave as its actions for the next actor to repeat. 0: episodes
+    are left as the environment's state.
+    """
     rebuild: bool = False
-    """Whether every reset builds the environment anew."""
+    """Whether every reset rebuilds the environment."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
-    """The actor's own seed, derived from (job seed, mode, round, actor index): not the attempt,
-    so that a repeated rollout is the same rollout."""
+    """The actor's seed, derived from (job seed, mode, round, actor index), not from the attempt, so
+    that a repeated rollout is identical.
+    """
 
 
 class DescribeTask(Message):
-    """The Lambda event that asks the actor image what an environment looks like."""
+    """The Lambda event that asks the actor image to describe an environment."""
 
     mode: Literal["describe"] = "describe"
     env: EnvironmentRef
 
 
 class PingTask(Message):
-    """The Lambda event that keeps an idle environment from being let go of; nothing is done."""
+    """The Lambda event of a no-op that keeps an idle environment alive."""
 
     mode: Literal["ping"] = "ping"
     hold_s: Annotated[NonNegativeFloat, Field(le=LONGEST_PING_S)]
-    """How long it holds its environment: of pings that are sent together no two may share one."""
+    """How long it occupies its environment, so that no two concurrent pings share one."""
 
 
 class PingReport(Message):
     """The Lambda reply to a `PingTask`."""
 
     cold_start: bool
-    """Whether there was none to keep, and one was started."""
+    """Whether it started a new environment because none was left."""
 
 
 ActorTask = RolloutTask | DescribeTask | PingTask
@@ -87,18 +90,18 @@ class ActorReport(Message):
     actor_index: Count
     mode: Literal["sample", "evaluate"]
     outcome: Literal["stored", "duplicate", "late", "cancelled"]
-    """What the cache did with the result."""
+    """Outcome in the cache."""
     steps: Count
     episode_returns: tuple[Number, ...]
     """Undiscounted returns of the episodes that ended in this rollout."""
     episode_lengths: tuple[PositiveInt, ...]
     dropped_episodes: Count = 0
-    """Episodes sampled again because something in them was not finite."""
+    """Episodes sampled again because of a non-finite number."""
     fetch_s: NonNegativeFloat | None = None
-    """Fetching policy and episodes, and building environments; None where it was not measured."""
+    """Fetching policy and episodes, and building environments; None if not measured."""
     rollout_s: NonNegativeFloat
     push_s: NonNegativeFloat | None = None
-    """Storing the result; None where it was not measured."""
+    """Storing the result; None if not measured."""
     total_s: NonNegativeFloat
     """Handler time: fetching the policy, rolling out, pushing the result."""
     cold_start: bool

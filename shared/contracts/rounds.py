@@ -2,7 +2,7 @@
 
 The story they tell: a user posts a `JobSpec`; a learner takes a `Lease` on the job; before every
 round it sends a `RoundRequest` and gets a `RoundPlan`; the scaler sends each actor a `RolloutTask`
-and gets an `ActorReport`. Arrays never travel in here: they go through the trajectory cache.
+and gets an `ActorReport`. Arrays are not in messages: they go through the trajectory cache.
 """
 
 from statistics import fmean
@@ -28,30 +28,31 @@ class GradientNoise(Message):
     """Unbiased estimates from the gradients of a small and a big batch at one policy.
 
     McCandlish et al., arXiv 1812.06162, appendix A.1. Either can be negative. They are averaged
-    apart over rounds, and only then divided: the ratio is the gradient noise scale.
+    separately over rounds, then divided: the ratio is the gradient noise scale.
     """
 
     squared_norm: Number
     """|G|^2 of the true gradient."""
     variance: Number
-    """S = tr(Sigma) of one sample's gradient, or of one fragment's where fragments are compared."""
+    """S = tr(Sigma) of one sample's gradient, or of one fragment's if fragments are compared."""
 
 
 FEWEST_FRAGMENTS = 4
-"""Fragments whose gradients are compared at least: of fewer, the variance says too little."""
+"""The fewest fragments to compare gradients of: with fewer, the variance is too uncertain."""
 
 
 class Curvature(Message):
     """Extreme eigenvalues of the Hessian of the policy surrogate objective (section 5.1).
 
-    Or of the objective the job's `detector` names; always of a function to be maximised.
+    Or of the objective in the job's `detector`; always of a function to be maximised.
     """
 
     lambda_max: Number
     lambda_min: Number
     residual: NonNegativeFloat
-    """Mean of the two Ritz residuals, each relative to its eigenvalue, or to a tenth of the
-    spectral radius where that is more."""
+    """Mean of the two Ritz residuals, each relative to its eigenvalue or to a tenth of the spectral
+    radius, whichever is larger.
+    """
     matvecs: Count
     num_samples: PositiveInt
     gradient_noise: GradientNoise | None = None
@@ -65,14 +66,14 @@ class Curvature(Message):
 
 
 class TrajectoryCounts(Message):
-    """Where the trajectories of a round went; `launched` is their sum without `duplicate`."""
+    """Outcomes of a round's trajectories; `launched` is their sum without `duplicate`."""
 
     launched: Count
     used: Count
     late: Count
     """Arrived after the round was closed: discarded."""
     duplicate: Count
-    """Delivered again after the first had been stored: discarded."""
+    """Second deliveries: discarded."""
     lost: Count
     """Never arrived while the round was open, or arrived damaged."""
 
@@ -91,7 +92,7 @@ class EvaluationResult(Message):
 
 
 _Seconds = Annotated[NonNegativeFloat, Field(le=1e9)]
-"""Thirty years: a longer one was not measured, and no clock could be set by it."""
+"""Thirty years: no real measurement is longer."""
 
 
 class RoundTiming(Message):
@@ -100,13 +101,13 @@ class RoundTiming(Message):
     plan_s: _Seconds
     """Publishing the policy and asking for the round."""
     collect_s: _Seconds
-    """Waiting for actors; where rounds overlap, with the replays made meanwhile."""
+    """Waiting for actors; with overlapping rounds, including the replays meanwhile."""
     update_s: _Seconds
     curvature_s: _Seconds
     evaluate_s: _Seconds
-    """Waiting for evaluation episodes after the update; most of them ran during it."""
+    """Waiting for evaluation episodes after the update; most of them run during it."""
     checkpoint_s: _Seconds
-    """Writing record and checkpoint of the round before: this one's are written after this."""
+    """Writing record and checkpoint of the previous round; this round's follow later."""
     total_s: _Seconds
 
     @property
@@ -116,22 +117,22 @@ class RoundTiming(Message):
 
 
 class OwnActors(Message):
-    """What a learner can do of a round on its own cores, as it measured in the job."""
+    """The learner's capacity for actors on its own cores, as measured in the job."""
 
     num: PositiveInt
-    """Actor processes, each with a core of its own."""
+    """Actor processes, one per core."""
     step_s: NonNegativeFloat | None = None
-    """Seconds of a step in one of them; None before the first rollout."""
+    """Seconds of a step in a process; None before the first rollout."""
     call_s: NonNegativeFloat = 0.0
-    """What a rollout takes there beside its steps."""
+    """Overhead of a rollout."""
 
     def rollout_s(self, steps: int) -> float | None:
-        """Return what a rollout of so many steps takes."""
+        """Return the seconds of a rollout with this many steps."""
         return None if self.step_s is None else self.call_s + steps * self.step_s
 
 
 class OwnWork(Message):
-    """What became of the tasks of a round that ran on the learner's own cores."""
+    """Outcomes of a round's tasks on the learner's own cores."""
 
     rollouts: Count
     episodes: Count
@@ -144,31 +145,32 @@ class OwnWork(Message):
 
 
 class RoundResult(Message):
-    """What the learner made of a round."""
+    """The learner's result of a round."""
 
     round: Count
     policy_version: Count
-    """Version after the update, or after the last one before the end of the round."""
+    """Version after the update, or after the last update before the end of the round."""
     trajectories: TrajectoryCounts
     env_steps: Count
     """Steps used of this round."""
     episode_returns: tuple[Number, ...]
     """Training episodes that ended inside the round's trajectories."""
     dropped_episodes: Count = 0
-    """Training episodes that actors sampled again: something in them was not finite."""
+    """Training episodes that actors sampled again because of a non-finite number."""
     begun_anew: Count = 0
-    """Episodes that were to go on, and began anew: where they were left could not be read."""
+    """Episodes that started over because they could not be continued."""
     lost_replays: Count = 0
-    """Those of them whose repeated actions gave another episode."""
+    """Of these, episodes whose repeated actions gave another episode."""
     evaluation: EvaluationResult | None
     stats: dict[Identifier, Number]
-    """Scalars of the update: losses, KL, entropy, clip fraction. Where rounds overlap, of all
-    updates since the end of the round before: `updates` and, of these, `replays`, the largest
-    `policy_lag_max`, and the means of the rest."""
+    """Scalars of the update: losses, KL, entropy, clip fraction. With overlapping rounds, over all
+    updates since the end of the previous round: the number of `updates` and `replays`, the largest
+    `policy_lag_max`, and means of the rest.
+    """
     gradients: GradientRecord | None = None
-    """What became of the gradients of functions; None where the learner computes them itself."""
+    """Outcomes of learner functions' gradients; None if the learner computes them itself."""
     own: OwnWork | None = None
-    """What ran on the learner's own cores; None where nothing did."""
+    """Tasks on the learner's own cores; None without any."""
     timing: RoundTiming
 
 
@@ -178,31 +180,35 @@ class RoundRequest(Message):
     lease_id: Identifier
     policy_version: Count
     attempt: Count = 0
-    """0 at first; 1 reopens a round of which too little arrived."""
+    """0 at first; 1 reopens a round with too few trajectories."""
     missing: tuple[Count, ...] | None = None
-    """Actor indices to launch again when `attempt` > 0; None means all. None of them where only
-    evaluation episodes are."""
+    """Actor indices to relaunch when `attempt` > 0; None means all. Empty if only evaluation
+    episodes are missing.
+    """
     missing_evaluations: tuple[Count, ...] = ()
-    """Evaluation episodes to launch again when `attempt` > 0: those that vanished."""
+    """Vanished evaluation episodes to relaunch when `attempt` > 0."""
     curvature: Curvature | None = None
-    """At the policy of `policy_version`; None when it could not be measured."""
+    """Measured at the policy of `policy_version`; None if it failed."""
     gradient_noise: GradientNoise | None = None
-    """At the same policy as the curvature; None when it could not be measured."""
+    """Measured at the same policy as the curvature; None if it failed."""
     num_actors: PositiveInt | None = None
-    """Actors to launch in place of what the scaling policy decides, within the job's range. For
-    `external` jobs alone; budget and concurrency may still cut it."""
+    """Number of actors that overrides the scaling policy, within the job's range. For `external`
+    jobs only; budget and concurrency may still reduce it.
+    """
     own: OwnActors | None = None
-    """What the learner can run on its own cores; None where it can or may run nothing there."""
+    """The learner's own cores; None without own actors."""
     ends: StopReason | None = None
     """Ends the job with this plan, for this reason, after its final evaluation. For `external` jobs
-    alone."""
+    only.
+    """
     previous: RoundResult | None = None
-    """Of the round that is over with this request: the one before, or, of a job that keeps m rounds
-    open, the m-th before. The first m requests of a job bring none."""
+    """Result of the round that ends with this request: the previous round, or with m open rounds
+    the m-th previous. The first m requests of a job have none.
+    """
 
 
 class RoundPlan(Message):
-    """The scaler's answer: the round as it is being launched, or why there is none."""
+    """The scaler's answer: the launched round, or the reason to stop."""
 
     job_id: JobId
     round: Count
@@ -211,12 +217,11 @@ class RoundPlan(Message):
     num_actors: Count
     """Actors launched (granted); 0 when `stop` is set."""
     num_evaluations: Count
-    """Evaluation episodes launched beside them, also with `stop`: the final evaluation."""
+    """Evaluation episodes launched in addition; with `stop`, the final evaluation."""
     own: Count = 0
-    """Actors that run on the learner's own cores, those of the lowest indices; the others are
-    functions."""
+    """Number of own actors, with the lowest indices; the others are functions."""
     own_evaluations: Count = 0
-    """Evaluation episodes that do, likewise."""
+    """Number of evaluation episodes on own cores, with the lowest indices."""
     requested: Count
     """Actors the scaling policy asked for, before budget and concurrency."""
     boosting_score: Annotated[Number, Field(ge=0, le=1)] | None
@@ -225,21 +230,21 @@ class RoundPlan(Message):
     reason: str
     """Why this number: score, budget, quota."""
     fragment_noise: bool = False
-    """Whether the policy in force looks at the noise of fragments, so that it is to be measured."""
+    """Whether the current policy needs the noise of fragments, so that the learner measures it."""
     deadline_s: NonNegativeFloat
-    """From the first request on, how long the learner waits at most."""
+    """How long the learner waits at most, from the first request."""
     age_s: NonNegativeFloat = 0.0
-    """How long ago this round was first planned: above 0 when a plan is asked for again."""
+    """Age of this plan: above 0 in the answer to a repeated request."""
     quorum: Count
-    """Trajectories without which the round is not used; rounds that overlap are used anyway."""
+    """Fewest trajectories for the round to count; overlapping rounds always count."""
     stop: StopReason | None
     spent_usd: NonNegativeFloat
     settled: tuple[LedgerLine, ...]
-    """Lines of the ledger that no plan before had."""
+    """New lines of the ledger."""
     settled_from: Count = 0
-    """Place of the first of them in the ledger."""
+    """Index of the first new line in the ledger."""
     settled_rounds: Count = 0
-    """Rounds, from the first, whose bill is final, unless they are made again."""
+    """Number of rounds, from the first, with a final bill, unless they are repeated."""
 
     @property
     def function_actors(self) -> range:
@@ -252,68 +257,69 @@ class RoundPlan(Message):
         return range(self.own_evaluations, self.num_evaluations)
 
     def lines_behind(self, known: int) -> tuple[LedgerLine, ...]:
-        """Return the settled lines behind the first so many of the ledger.
+        """Return the settled lines after the first n lines of the ledger.
 
-        A plan that is asked for again comes with lines that it came with before.
+        The answer to a repeated request repeats its lines.
         """
         return self.settled[max(0, known - self.settled_from) :]
 
 
 class LaunchCounts(Message):
-    """What became of a round's invocations, evaluation episodes included."""
+    """Outcomes of a round's invocations, including evaluation episodes."""
 
     requested: Count
-    """Tasks the scaler set out to launch."""
+    """Tasks to launch."""
     succeeded: Count
     failed: Count
-    """Given up: the learner was told, or could not be."""
+    """Abandoned tasks, reported to the learner if possible."""
     reissued: Count
     """Second executions after a failed first one."""
     throttled: Count
-    """Answers 429, each followed by a pause and another try while any was left."""
+    """Responses with status 429, each followed by a pause and a retry if any is left."""
     unreached: Count = 0
-    """Requests that found no connection: nothing started, and each was followed by another try."""
+    """Failed connections: nothing started, and each was retried."""
     latest_failure: str = ""
-    """Why the latest execution or connection failed; empty when none did."""
+    """Why the latest execution or connection failed; empty for none."""
     unknown: Count = 0
-    """Launched, or about to be, when the scaler stopped: billed at their worst case."""
+    """In flight or about to launch when the scaler stopped: billed at their worst case."""
     cold_starts: Count = 0
-    """Of those that succeeded: they had to start an environment first."""
+    """Successful invocations that had to start an environment first."""
     vanished: Count = 0
-    """Of those that failed: they had no fair chance, as a part of the system ended."""
+    """Failed invocations without their own fault: a part of the system went away."""
     launch_s: NonNegativeFloat | None = None
-    """From the decision to the last task's request; None when none was sent, or nobody knows."""
+    """From the decision to the last task's request; None if none was sent, or if unknown."""
     step_s: NonNegativeFloat | None = None
     """Mean seconds of an environment step in its rollouts; None without any."""
     call_overhead_s: NonNegativeFloat | None = None
-    """Fewest seconds an invocation took beside its steps: request, policy, trajectory, answer.
-    The fewest, as an invocation may wait for another's end; None without rollouts."""
+    """Smallest overhead of an invocation: request, policy, trajectory, answer. The smallest,
+    because an invocation may queue behind another; None without rollouts.
+    """
 
 
 class ActorTrouble(Message):
-    """What went wrong with a round's actors so far, in all attempts, evaluations included."""
+    """Failures of a round's actors so far, in all attempts, including evaluations."""
 
     lost: Count = 0
     """Given up."""
     retried: Count = 0
-    """Tries that were followed by another: of executions that failed, and of connections."""
+    """Retries of failed executions and connections."""
     latest: str = ""
-    """Why the latest try failed; empty when none did."""
+    """Why the latest one failed; empty for none."""
 
 
 class RoundRecord(Message):
-    """A round as the scaler remembers it."""
+    """The scaler's record of a round."""
 
     plan: RoundPlan
     result: RoundResult | None
     cost_usd: NonNegativeFloat
-    """What has been billed."""
+    """Money billed so far."""
     reserved_usd: NonNegativeFloat = 0.0
-    """What is set aside, at its worst, for what is not billed yet."""
+    """Money reserved, at the worst case, for unbilled launches."""
     launches: LaunchCounts | None = None
-    """Of the newest attempt; None while invocations are in flight."""
+    """Launches of the newest attempt; None while invocations are in flight."""
     trouble: ActorTrouble = ActorTrouble()
-    """Up to date also while invocations are in flight."""
+    """Current even while invocations are in flight."""
 
 
 class RoundPage(Message):
@@ -321,17 +327,19 @@ class RoundPage(Message):
 
     rounds: tuple[RoundRecord, ...]
     endings: tuple[RoundRecord, ...] = ()
-    """Behind the last rounds: plans that ended the job, which sampled nothing and are no rounds."""
+    """After the last rounds come plans that ended the job; they sampled nothing and are not rounds.
+    """
     next_cursor: str | None
 
 
 class RoundLine(Message):
-    """One line of `rounds.jsonl`, a run's record and the source of truth for every plot."""
+    """One line of `rounds.jsonl`, the record of a run and the source of every plot."""
 
     plan: RoundPlan
     result: RoundResult | None
-    """None in the lines of plans that end the job, one for each round that a job keeps open; the
-    last of them holds the final evaluation."""
+    """None in plans that end the job, one for each open round; the last of them has the final
+    evaluation.
+    """
     curvature: Curvature | None
     """Of the policy after the update."""
     evaluation: EvaluationResult | None

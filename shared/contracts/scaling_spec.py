@@ -1,7 +1,7 @@
-"""Who decides how many actors a round launches: every scaling policy's parameters.
+"""Scaling policies, which decide a round's number of actors: the parameters of each.
 
-A policy is chosen and set up in the job; what it computes is in `services/scaler/scaling`. Nothing
-here computes, so that the command line and the API can list, check and explain policies.
+A job chooses and configures a policy; its rule is in `services/scaler/scaling`. The parameters are
+separate, so that the command line and the API can list, check and explain policies.
 """
 
 from functools import reduce
@@ -32,26 +32,28 @@ _Decay = Annotated[Number, Field(gt=0, le=1)]
 
 
 MAX_ACTORS = 3000
-"""Most actors of a round, whatever a job asks for."""
+"""Most actors of a round in any job."""
 _Actors = Annotated[int, Field(strict=True, ge=1, le=MAX_ACTORS)]
 OwnChoice = Annotated[int, Field(strict=True, ge=0, le=256)] | Literal["auto"]
 
 
 class ActorRange(Message):
-    """How many actors one round may launch."""
+    """Range of the number of actors in a round."""
 
     min: _Actors = 8
     """Fewest actors of a round (I_min, section 8.1)."""
     max: _Actors = 64
     """Most actors of a round (I_max, section 8.1)."""
     own: OwnChoice | None = None
-    """Actor processes on the learner's own cores, which are paid for anyway. Functions do what
-    these cannot do in time. `auto`: one for each core; where rounds overlap, one core is the
-    learner's. 0: functions alone. Weights are equal wherever actors run. Unset: the preset's, see
-    `nitro presets`."""
+    """Actor processes on the learner's own cores, which cost nothing extra. Functions run the
+    actors that do not fit in time. `auto`: one per core; with overlapping rounds, one core is left
+    to the learner. 0: functions only. Weights do not depend on it. Unset: the preset's, see
+    `nitro presets`.
+    """
     value_of_time_usd_per_hour: NonNegativeFloat = 1.0
-    """What an hour of waiting is worth, beside what the learner costs: with it the job chooses
-    between own cores and functions. 0 counts money only."""
+    """Value of an hour of waiting, in addition to the learner's price, for the choice between own
+    cores and functions. 0 counts only money.
+    """
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -65,34 +67,34 @@ class ActorRange(Message):
 
 
 class Policy(Message):
-    """Parameters of a scaling policy; a class that derives from this one is one more of them."""
+    """Parameters of a scaling policy; each subclass is a policy."""
 
     policy: str
     decides_samples: ClassVar[bool] = False
-    """Whether it is made for rounds in which more actors are more samples, and only for those."""
+    """Whether it needs rounds in which more actors bring more samples."""
     measures: ClassVar[bool] = False
-    """Whether it goes by what a detector measures."""
+    """Whether it uses a detector's measurements."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
-        """Enter the policy under the only name that its `policy` can have."""
+        """Register the policy under the only value of its field `policy`."""
         (name,) = get_args(cls.model_fields["policy"].annotation)
         POLICIES[name] = cls
 
     def asked_for(self) -> dict[str, float]:
-        """Return the numbers of actors that are written in the parameters, by their field."""
+        """Return the numbers of actors in the parameters, by field."""
         return {}
 
     def require_fit(self, actors: ActorRange, *, shares_samples: bool, on_policy: bool) -> None:
-        """Make sure that the policy can decide about a job's rounds.
+        """Check that the policy suits a job's rounds.
 
         Args:
             actors: The job's range.
             shares_samples: Whether the actors of a round share a fixed number of samples.
-            on_policy: Whether a round is learned from as a whole, and by itself.
+            on_policy: Whether each update learns from exactly one whole round.
 
         Raises:
-            ValueError: It cannot; names the field and its value.
+            ValueError: It does not; names the field and its value.
         """
         for field, number in self.asked_for().items():
             if not actors.min <= number <= actors.max:
@@ -121,7 +123,7 @@ class NitroScaling(Policy):
 
 
 class FixedScaling(Policy):
-    """The same number of actors every round."""
+    """A constant number of actors."""
 
     policy: Literal["fixed"]
     num_actors: _Actors = 16
@@ -133,33 +135,33 @@ class FixedScaling(Policy):
 
 
 class AutoScaling(Policy):
-    """As many actors as share a round's samples while their steps outweigh their calls."""
+    """The most actors that share a round's samples while their steps outweigh their calls."""
 
     policy: Literal["auto"]
     steps_per_overhead: Annotated[Number, Field(gt=0, le=1000)] = 5.0
     """An actor's steps take at least this many times as long as the overhead of its call."""
 
     def require_fit(self, actors: ActorRange, *, shares_samples: bool, on_policy: bool) -> None:
-        """Make sure that there is something to share."""
+        """Check that the job shares samples."""
         if not shares_samples:
             raise ValueError(
-                "scaling.policy (auto) needs samples_per_round: it divides a round's samples among "
-                "as many actors as is worth it"
+                "scaling.policy (auto) needs samples_per_round, which it divides among the actors"
             )
 
 
 class RandomScaling(Policy):
-    """A uniform random score in place of the boosting score: `nitro` without its detector."""
+    """A uniform random score instead of the boosting score: `nitro` without its detector."""
 
     policy: Literal["random"]
     decay: _Decay = 0.96
     """Per-round decay of the score, as for `nitro`. Not used with `mean_actors`."""
     mean_actors: Annotated[Number, Field(ge=1, le=MAX_ACTORS)] | None = None
-    """Draw numbers with this mean instead, inside the job's range and without decay. Any two
-    consecutive rounds have this mean, within half an actor."""
+    """Draw numbers with this mean instead, inside the job's range and without decay. Two
+    consecutive rounds have this mean, within half an actor.
+    """
 
     def asked_for(self) -> dict[str, float]:
-        """Return the mean, where there is one."""
+        """Return the mean, if set."""
         return {} if self.mean_actors is None else {"mean_actors": self.mean_actors}
 
 
@@ -175,32 +177,30 @@ class KungFuScaling(Policy):
 
 
 class MarginalScaling(Policy):
-    """Actors by what one more fragment is worth: sqrt(noise scale * dollars a round / an actor)."""
+    """Actors by marginal value: sqrt(noise scale * dollars per round / dollars per actor)."""
 
     policy: Literal["marginal"]
     measures: ClassVar[bool] = True
     decides_samples: ClassVar[bool] = True
     value_of_time_usd_per_hour: NonNegativeFloat = 0.0
-    """What an hour of waiting is worth to you, beside what it costs; 0 counts money only."""
+    """Value of an hour of waiting, in addition to its cost; 0 counts only money."""
     smoothing: Annotated[Number, Field(ge=0, lt=1)] = 0.9
-    """Weight of the past in the moving averages of the gradient's size and of its noise."""
+    """Weight of the past in the moving averages of the gradient's norm and noise."""
     max_step: Annotated[Number, Field(gt=1, le=MAX_ACTORS)] = 2.0
-    """Most times as many actors, or as few, as in the round before."""
+    """Largest factor of change from one round to the next."""
     cost_ratio: PositiveFloat | None = None
-    """What a round costs beside its actors, over what an actor adds. Unset: as the job's own rounds
-    were billed. Set, no measured time counts: equal seeds give equal numbers."""
+    """A round's fixed cost divided by an actor's cost. Unset: from the job's own bill. If set,
+    measured times are ignored and equal seeds give equal numbers.
+    """
 
     @model_validator(mode="after")
     def _counted_once(self) -> Self:
         if self.cost_ratio is not None and self.value_of_time_usd_per_hour:
-            raise ValueError(
-                "cost_ratio leaves nothing for value_of_time_usd_per_hour to count: give one of "
-                "them"
-            )
+            raise ValueError("cost_ratio overrides value_of_time_usd_per_hour: give one of them")
         return self
 
     def require_fit(self, actors: ActorRange, *, shares_samples: bool, on_policy: bool) -> None:
-        """Make sure that more actors are more samples of one update."""
+        """Check that more actors bring more samples to one update."""
         if shares_samples:
             raise ValueError(
                 "scaling.policy (marginal) decides how many samples a round has: give "
@@ -211,7 +211,7 @@ class MarginalScaling(Policy):
 
 
 class HydrozoaScaling(Policy):
-    """Begin with the fewest actors and double every n rounds (Guo et al., Hydrozoa, MLSys 2022)."""
+    """Start with the fewest actors and double every n rounds (Guo et al., Hydrozoa, MLSys 2022)."""
 
     policy: Literal["hydrozoa"]
     every_rounds: PositiveInt = 10
@@ -219,14 +219,14 @@ class HydrozoaScaling(Policy):
 
 
 class MinionsScaling(Policy):
-    """A trained agent draws the actors (MinionsRL). `nitro scheduler train` makes one."""
+    """A trained agent samples the number (MinionsRL). `nitro scheduler train` trains one."""
 
     policy: Literal["minionsrl"]
     agent: MinionsAgent
     """Weights of its network."""
 
     def require_fit(self, actors: ActorRange, *, shares_samples: bool, on_policy: bool) -> None:
-        """Make sure that the agent can choose a number of a job's range."""
+        """Check that the agent can choose a number in a job's range."""
         if self.agent.num_choices < actors.min:
             raise ValueError(
                 f"scaling.agent ({self.agent.num_choices} choices) must be able to choose "
@@ -235,7 +235,7 @@ class MinionsScaling(Policy):
 
 
 class RewardWindowScaling(Policy):
-    """More actors while returns change, fewer while they stand still."""
+    """More actors while returns change, fewer while they stagnate."""
 
     policy: Literal["reward_window"]
     window: _Window = 3
@@ -243,15 +243,16 @@ class RewardWindowScaling(Policy):
     step: PositiveInt = 8
     """Actors added or removed per round."""
     flat: NonNegativeFloat = 0.01
-    """Returns stand still if their mean change per round is below this share of their mean size."""
+    """Returns stagnate if their mean change per round is below this share of their mean magnitude.
+    """
 
 
 class ScheduleScaling(Policy):
-    """A given list of numbers, round by round. It can replay a run."""
+    """A given list of numbers, round by round. It can repeat a run."""
 
     policy: Literal["schedule"]
     num_actors: Annotated[tuple[_Actors, ...], Field(min_length=1, max_length=10_000)]
-    """Actors of rounds 0, 1, 2, ... After the end of the list its last number holds."""
+    """Actors of rounds 0, 1, 2, ... The last number holds after the end of the list."""
 
     def asked_for(self) -> dict[str, float]:
         """Return every entry."""
@@ -259,7 +260,7 @@ class ScheduleScaling(Policy):
 
 
 class _AnyPolicy:
-    """Reads a policy's parameters by the class that its name stands for; describes them all."""
+    """Reads a policy's parameters with the class of its name; describes all policies."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _: object, handler: GetCoreSchemaHandler) -> CoreSchema:

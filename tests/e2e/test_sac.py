@@ -92,5 +92,5 @@ def test_discrete_actions_are_refused_with_what_suits_them(client: NitroClient) 
 
 
 def test_a_policy_that_measures_is_refused() -> None:
-    with pytest.raises(ValueError, match="nothing is measured of sac: use fixed"):
+    with pytest.raises(ValueError, match="which sac does not have: use fixed"):
         JobSpec.model_validate(PENDULUM | {"scaling": {"policy": "nitro"}})

@@ -1,1 +1,1 @@
-"""What people look at: messages of the API that nothing is decided by."""
+"""Views for people: messages of the API without effect on decisions."""

@@ -1,4 +1,4 @@
-"""The actors of a round, each with where its time went."""
+"""The actors of a round, with the stages of each."""
 
 from typing import Literal
 
@@ -15,14 +15,14 @@ class ActorLane(Message):
     attempt: Count
     state: ActorState
     sent_s: NonNegativeFloat | None = None
-    """When its first request was ready to go out; None before."""
+    """Time when its first request was ready; None before."""
     ended_s: NonNegativeFloat | None = None
-    """When its end was heard of; None while it runs."""
+    """Time when its end was reported; None while it runs."""
     cold_start: bool = False
     tries: Count = 0
     """Executions that were billed."""
     reason: str = ""
-    """Why it failed, or its latest try."""
+    """Why it, or its latest attempt, failed."""
     start_s: NonNegativeFloat | None = None
     """From the request to the handler and back: queue, network, start of an environment."""
     fetch_s: NonNegativeFloat | None = None
@@ -41,8 +41,8 @@ class ActorLanes(Message):
     job_id: JobId
     round: Count
     rounds_kept: tuple[Count, Count] | None = None
-    """First and last round of the job whose actors are still known; None without any."""
+    """First and last round with known actors; None without any."""
     decided_at: Number | None = None
-    """Unix seconds; None where the round is not known any more."""
+    """Unix seconds; None if the round is no longer known."""
     total: Count = 0
     actors: tuple[ActorLane, ...] = ()

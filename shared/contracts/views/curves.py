@@ -1,21 +1,21 @@
-"""A job's rounds as columns: what its curves are drawn from."""
+"""A job's rounds as columns, for its curves."""
 
 from shared.contracts.jobs import StopReason
 from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number
 
 Column = tuple[Number | int | None, ...]
-"""A value for each round; None where there is none."""
+"""A value for each round; None if missing."""
 
 
 class Ending(Message):
-    """The plan that ended a job; it sampled nothing and is no round."""
+    """The plan that ended a job; it sampled nothing and is not a round."""
 
     round: Count
     stop: StopReason
     reason: str
     spent_usd: NonNegativeFloat
     cost: dict[str, NonNegativeFloat]
-    """What became final with this plan, by item of the bill."""
+    """Dollars that became final with this plan, by item of the bill."""
     eval_return: Number | None = None
     """Mean of the final evaluation."""
     eval_min: Number | None = None
@@ -28,19 +28,20 @@ class Curves(Message):
 
     job_id: JobId
     generation: Count
-    """How often a learner went back to an earlier round: what is known of a lower one is void."""
+    """Number of returns to an earlier round; data with a lower number is void."""
     num_rounds: Count
-    """Rounds the job has, beyond this stretch, too."""
+    """Rounds of the whole job."""
     next_after: int
-    """Last round of the stretch before the first that can still change."""
+    """Last round of the stretch that can no longer change."""
     more: bool
     """Whether there are rounds after these."""
     columns: dict[str, Column]
-    """All columns there are, empty without a round. `spent_usd` is the bill before the round was
-    planned: what the round itself costs is in it from the next round on."""
+    """All columns, empty without a round. `spent_usd` is the bill before the round was planned, so
+    it includes the round's own cost from the next round on.
+    """
     cost: dict[str, tuple[NonNegativeFloat, ...]]
     """Dollars that became final with each round's plan, by item of the bill."""
     stats: dict[str, Column]
     """Scalars of the updates, by name."""
     ending: Ending | None = None
-    """Set behind the last round of a job that a plan has ended."""
+    """Set after the last round of a job that a plan has ended."""

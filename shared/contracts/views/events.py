@@ -1,4 +1,4 @@
-"""What happened to a job, one line each."""
+"""The events of a job, one line each."""
 
 from typing import Annotated, Literal
 
@@ -25,12 +25,12 @@ EventKind = Literal[
     "ended",
 ]
 KEPT_EVENTS = 500
-"""Newest events of a job that are kept."""
+"""Number of a job's events to keep, newest first."""
 LONGEST_TEXT = 300
 
 
 class JobEvent(Message):
-    """One thing that happened."""
+    """One event."""
 
     number: Count
     """Counted from 0, the submission."""
@@ -40,7 +40,7 @@ class JobEvent(Message):
     round: Count | None = None
     attempt: Count | None = None
     count: Count | None = None
-    """How many actors, or environments, it is about."""
+    """Number of affected actors or environments."""
     text: Annotated[str, Field(max_length=LONGEST_TEXT)]
     """In words, for people."""
 
@@ -53,4 +53,4 @@ class EventPage(Message):
     last: Count
     """Number of the job's newest event."""
     forgotten: Count
-    """How many of those asked for are not kept any more."""
+    """Number of requested events that are no longer kept."""

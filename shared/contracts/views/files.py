@@ -1,4 +1,4 @@
-"""A job's files and log lines, and what a job not yet submitted would cost."""
+"""A job's files and log lines, and the preview of a job before submission."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ class ArtifactLink(Message):
     modified_at: Number
     url: str
     presigned: bool
-    """Whether the URL is good by itself for 15 minutes; otherwise it is this API's."""
+    """Whether the URL is pre-signed for 15 minutes; otherwise it is this API's."""
 
 
 class ArtifactLinks(Message):
@@ -45,28 +45,28 @@ class LogPage(Message):
 
     job_id: JobId
     sources: tuple[LogSource, ...]
-    """Logs that there are; none where this deployment keeps them elsewhere."""
+    """Available logs; none if this deployment keeps them elsewhere."""
     lines: tuple[LogLine, ...]
     truncated: bool
-    """Whether earlier lines may have been left out."""
+    """Whether earlier lines may be missing."""
 
 
 class JobEstimate(Message):
-    """What would become of a job if it were submitted; nothing was made."""
+    """The preview of a job: nothing was created."""
 
     accepted: bool
     errors: tuple[FieldError, ...]
-    """Why it would be refused."""
+    """Reasons for a refusal."""
     checked_environment: bool
     """Whether its environment is known. If not, an actor describes it after the submission."""
     spec: JobSpec
-    """With all that it leaves to its preset."""
+    """The job with its preset's defaults."""
     rounds: Count
     worst_usd: NonNegativeFloat
-    """The most it can cost: its budget, or all its rounds at their worst where that is less."""
+    """Highest possible cost: the smaller of its budget and the worst case of all its rounds."""
     worst_round_usd: NonNegativeFloat
-    """The most its largest round can cost."""
+    """Worst case of its largest round."""
     expected_usd: NonNegativeFloat | None
-    """By what jobs like it came to; None where there are none."""
+    """Cost of similar jobs; None without any."""
     expected_s: NonNegativeFloat | None
     assumptions: tuple[str, ...]

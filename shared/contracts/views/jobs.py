@@ -1,4 +1,4 @@
-"""Jobs in a list: what a row of it shows."""
+"""Rows of a list of jobs."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ JobSort = Literal[
     "created", "-created", "spent", "-spent", "return", "-return", "round", "-round",
     "name", "-name", "status", "-status",
 ]  # fmt: skip
-"""What a list of jobs is sorted by; a minus means from the largest on."""
+"""Sort key of a list of jobs; a minus means descending."""
 
 
 class JobSummary(Message):
@@ -28,9 +28,9 @@ class JobSummary(Message):
     preset: Preset
     seed: Count
     hyperparameters: dict[str, HyperparameterValue] = {}
-    """Those that replace the preset's."""
+    """Values that replace the preset's."""
     scaling: str
-    """Name of the scaling policy in force."""
+    """Name of the current scaling policy."""
     round: Count
     """Policy updates made."""
     max_rounds: Count
@@ -41,10 +41,10 @@ class JobSummary(Message):
     target_return: Number | None
     spent_usd: NonNegativeFloat
     reserved_usd: NonNegativeFloat = 0.0
-    """Set aside, at its worst, for what is not billed yet."""
+    """Money reserved, at the worst case, for unbilled launches."""
     budget_usd: NonNegativeFloat
     actors_now: Count = 0
-    """Invocations under way, evaluation episodes included."""
+    """Invocations in flight, including evaluation episodes."""
     actors_min: Count
     actors_max: Count
     created_at: Number
@@ -53,7 +53,7 @@ class JobSummary(Message):
     can_go_on: bool
     """Whether it has ended and can be resumed."""
     waits_for: Wait | None = None
-    """Set where it cannot go on at once after a restart."""
+    """Set if it has to wait, for example after a restart."""
 
     @classmethod
     def of(cls, job: Job, *, reserved_usd: float = 0.0, actors_now: int = 0) -> "JobSummary":
@@ -99,5 +99,6 @@ class JobList(Message):
     next_cursor: str | None
     """Pass as `cursor` to get the next page; None at the end."""
     truncated: bool = False
-    """Whether there may be older jobs: one page looks at 1,000 at most.
-    Newest first, the next page goes on behind them, even after an empty one."""
+    """Whether there may be older jobs: a page scans at most 1,000. The next page continues after
+    them, even after an empty page.
+    """

@@ -1,4 +1,4 @@
-"""The system itself: who looks at it, how busy it is, what it is made of."""
+"""The system itself: the viewer, its load and its parts."""
 
 from typing import Literal
 
@@ -6,27 +6,27 @@ from shared.contracts.jobs import JobStatus
 from shared.contracts.message import Count, Message, NonNegativeFloat, Number
 
 Role = Literal["operator", "viewer"]
-"""`operator` may do everything, `viewer` may look."""
+"""`operator` may do everything, `viewer` is read-only."""
 Clock = Literal["wall", "projected"]
-"""Which time is billed: the time that passes, or what the same rounds would take on AWS."""
+"""Basis of bills: wall time, or projected time on AWS."""
 
 
 class Session(Message):
-    """Whom a token belongs to."""
+    """The role of a token."""
 
     role: Role
     auth: Literal["token", "disabled"]
     version: str
-    """Of Nitro; `unknown` where it is not installed as a package."""
+    """Nitro's version; `unknown` without an installed package."""
     clock: Clock = "wall"
-    """Which time is billed."""
+    """Basis of bills."""
 
 
 class ConcurrencyView(Message):
     """Invocations at a time."""
 
     limit: Count | None
-    """The account's, as last seen; None while unknown."""
+    """The account's limit, as last read; None while unknown."""
     reserved: Count | None
     in_flight: Count
 
@@ -37,9 +37,9 @@ class WarmView(Message):
     ready: Count
     """Provisioned ones that are ready."""
     most: Count
-    """Most that are ever provisioned; 0: none."""
+    """Upper limit of provisioned environments; 0: none."""
     pinged: bool
-    """Whether idle ones are pinged, for jobs that want it."""
+    """Whether idle environments are pinged, for jobs that use pings."""
 
 
 class CacheView(Message):
@@ -65,9 +65,9 @@ class ProcessView(Message):
     """Of the program, such as `services.learner`."""
     count: Count
     cpu_cores: NonNegativeFloat | None
-    """Cores in use since the last look; None at the first one."""
+    """Cores in use since the previous measurement; None at the first."""
     memory_mb: NonNegativeFloat
-    """Resident memory. Pages that several processes share count for each of them."""
+    """Resident memory; shared pages count in each process."""
 
 
 class SystemView(Message):
@@ -76,25 +76,25 @@ class SystemView(Message):
     version: str
     role: Role
     live: bool = True
-    """Whether a system is behind it. False where only folders of runs are shown: then nothing is
-    known of what is in use, and nothing of what follows is asked for but versions and jobs."""
+    """Whether a system runs. False for a view over run folders, which has only versions and jobs.
+    """
     started_at: Number
     """When the scaler was started."""
     now: Number
     """The scaler's clock."""
     problems: dict[str, str]
-    """What is not as it should be, by name."""
+    """Degraded parts, by name."""
     concurrency: ConcurrencyView
     warm: WarmView
     cache: CacheView | None
-    """None where it does not answer."""
+    """None if it does not answer."""
     function: FunctionView
     jobs: dict[JobStatus, Count]
-    """How many jobs are in each state; those that have ended were counted up to 30 s ago."""
+    """Number of jobs by state; ended jobs were counted up to 30 s ago."""
     learner_instance: str
     price_table: str
     clock: Clock
     artifacts: str
-    """Where runs are kept."""
+    """Location of runs."""
     processes: tuple[ProcessView, ...] = ()
-    """Of a system on one machine; empty elsewhere."""
+    """Processes of a system on one machine; empty elsewhere."""

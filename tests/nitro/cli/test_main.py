@@ -164,7 +164,7 @@ def test_lengths_and_sizes_have_familiar_names_too() -> None:
     [
         ("--vf-coef", "write --set hyperparameters.value_coefficient=VALUE"),
         ("--value-loss=bounded_error", "write --set hyperparameters.value_loss=VALUE"),
-        ("--device", "takes its GPU where there is one"),
+        ("--device", "uses its GPU if it has one"),
     ],
 )
 def test_an_option_of_another_library_is_told_what_it_is_here(option: str, told: str) -> None:

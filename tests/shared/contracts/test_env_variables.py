@@ -16,9 +16,9 @@ def test_a_job_brings_variables_to_whatever_builds_its_environment() -> None:
     [
         ("SIM_TOKEN", "x", "looks like a secret"),
         ("SIM_SERVER", "http://me:pw@sim", "looks like a secret"),
-        ("SIM_MODEL", "/etc/passwd", "must be no path, no URL"),
-        ("SIM_SERVER", "http://sim", "must be no path, no URL"),
-        ("SIM_CLASS", "module:Class", "must be no path, no URL"),
+        ("SIM_MODEL", "/etc/passwd", "must not be a path, a URL"),
+        ("SIM_SERVER", "http://sim", "must not be a path, a URL"),
+        ("SIM_CLASS", "module:Class", "must not be a path, a URL"),
         ("LD_PRELOAD", "lib.so", "belongs to the system"),
         ("JAVA_TOOL_OPTIONS", "-javaagent", "belongs to the system"),
         ("PYTHONPATH", "lib", "belongs to the system"),
