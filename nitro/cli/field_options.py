@@ -60,7 +60,7 @@ FIELD_OPTIONS = (
     _job(
         "algorithm",
         str,
-        "Learning algorithm; rounds of all but ppo overlap. sac and crossq are for continuous "
+        "Learning algorithm; rounds overlap for all but ppo. sac and crossq are for continuous "
         "actions.",
         metavar="ppo|impact|impala|sac|crossq",
     ),

@@ -107,11 +107,11 @@ def _job(
         typer.echo(f"{known.steps:,} steps to {to_return:g}, as in {known.source}", err=True)
         spec = job(known.steps)
     planned = planned_steps(spec)
-    # Rounds of SAC and CrossQ overlap, too, but are learned from as a whole: minutes are a bound.
+    # Rounds of SAC and CrossQ overlap, too, but each is learned as a whole: an upper bound.
     if planned is None or (spec.open_rounds > 1 and not ALGORITHMS[spec.algorithm].replays):
         raise CommandError(
-            "--set: a plan is of rounds that are alike and come one after another: use ppo, sac or "
-            "crossq, and samples_per_round or a fixed number of actors"
+            "--set: a plan needs equal, sequential rounds: use ppo, sac or crossq, and "
+            "samples_per_round or a fixed number of actors"
         )
     return spec, planned
 

@@ -71,7 +71,7 @@ _ATARI = StartingJob(samples_per_round=1024)
 _REPLAYED_FEWER_STEPS = 5
 """SAC and CrossQ learn from fewer steps, and take a gradient step for each."""
 _REPLAYED_ROUND = 256
-"""Steps of their rounds: their actors' policy is as many gradient steps old, at most twice."""
+"""Steps of their rounds: the actors' policy lags by one to two times as many gradient steps."""
 _BY_NAME: Mapping[str, StartingJob] = {
     "ALE/": _ATARI,
     **dict.fromkeys(("Acrobot-", "CartPole-", "MountainCar-"), _DISCRETE),

@@ -1,1 +1,1 @@
-"""The scaler: owns jobs, decides how many actors a round is worth, launches and bills them."""
+"""The scaler owns jobs, decides each round's number of actors, launches them and bills them."""

@@ -1,7 +1,7 @@
 """The scaler process: `python -m services.scaler.app`.
 
 Exit codes: 0 after an orderly end, 2 when it cannot start (the message names what to change), and 3
-when another scaler writes to the same table: started again, it goes on with what is there.
+when another scaler writes to the same table: after a restart it continues from the table.
 """
 
 import gc
@@ -42,7 +42,7 @@ from shared.service.tokens import TokenError
 _LOG = logging.getLogger(__name__)
 _FENCED = 3
 _DRAIN_S = 5
-"""How long answers under way may take once the end was asked for."""
+"""How long current answers may take during shutdown."""
 
 
 def create_app(
@@ -58,9 +58,9 @@ def create_app(
     Args:
         settings: All of it.
         now: The clock jobs and leases go by, in Unix seconds.
-        alarm: What the capacity reconciler sleeps on; by default real time.
-        book: Where jobs are kept, in place of what the settings say.
-        live: Whether there is a system to run. False only shows the jobs of the store.
+        alarm: The capacity reconciler's timer; by default real time.
+        book: The store of jobs, instead of the configured one.
+        live: Whether to run jobs. False only shows the jobs of the store.
 
     Raises:
         TokenError: Authentication is on and there is no token.
@@ -81,19 +81,19 @@ def create_app(
     app = FastAPI(
         title="Nitro scaler",
         version="1",
-        summary="Jobs, leases and rounds: how many actors each round of training is worth.",
+        summary="Jobs, leases and rounds: decides each training round's number of actors.",
         lifespan=lifespan,
         # FastAPI's pages load scripts from other hosts; ours is in `services.scaler.web`.
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        # The address it would redirect to is not ours to know behind an endpoint that speaks HTTPS.
+        # Behind an HTTPS endpoint the scaler does not know the address for a redirect.
         redirect_slashes=False,
     )
     app.routes.extend([*api_routes(parts), *page_routes()])
     app.add_route("/openapi.json", _description, include_in_schema=False)
     problem.install(app)
-    # The last one added comes first: no body is read from somebody without the token.
+    # The last middleware runs first: no body is read without a token.
     app.add_middleware(BodyLimit)
     app.add_middleware(BearerGuard, tokens=tokens)
     app.state.parts = parts
@@ -101,7 +101,7 @@ def create_app(
 
 
 def _description(request: Request) -> JSONResponse:
-    """Describe the API; on a thread, as whoever asks first waits a second for it to be made."""
+    """Describe the API; on a thread, because the first description takes a second."""
     return JSONResponse(request.app.openapi())
 
 
@@ -136,7 +136,8 @@ def main() -> int:
             access_log=False,
         )
         keep_exit_code()
-        # What lives as long as the process would make each full collection hold the loop for 75 ms.
+        # Without freezing, each full collection would scan the permanent objects and block the loop
+        # for 75 ms.
         gc.freeze()
         server = _Server(config, app.state.parts)
         server.run(sockets=[listener])
@@ -146,7 +147,7 @@ def main() -> int:
 
 
 class _Server(uvicorn.Server):
-    """Ends waiting learners' requests as soon as the end is asked for."""
+    """Ends waiting learners' requests as soon as shutdown begins."""
 
     def __init__(self, config: uvicorn.Config, parts: Components) -> None:
         super().__init__(config)

@@ -119,7 +119,7 @@ def test_jobs_beyond_the_most_wait_in_order_and_keep_nothing_warm(here: Lifecycl
             job = scaler.job(job_id)
             assert job.status == "queued"
             assert job.waits_for is not None
-            assert job.waits_for.reason.startswith("a learner with a GPU: 1 are at work for jobs")
+            assert job.waits_for.reason.startswith("a learner with a GPU: 1 work for earlier jobs")
         scaler.beat(lease)
         scaler.finish(lease)
         assert here.settled() == UP
@@ -332,9 +332,9 @@ def test_nothing_is_opened_as_long_as_the_heartbeat_cannot_be_written(here: Life
         assert here.settled() == OFF
         degraded = scaler.readiness()["degraded"]
         assert degraded == {
-            "heartbeat": "failed at the last look and is tried again at the next; the scaler's log "
+            "heartbeat": "failed at the last reconciliation and will be retried; the scaler's log "
             "says why",
-            "learner_tasks": "nothing is opened before the heartbeat says so",
+            "learner_tasks": "nothing is opened without a heartbeat",
         }
         here.account.create_table()
         assert here.after(60) == UP

@@ -1,4 +1,4 @@
-"""Answers that send no more than they have to, or than was there when they began."""
+"""Responses that avoid resending known bytes, and send a growing file up to its current length."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 def tagged(request: Request, message: Message) -> Response:
-    """Return a message with the tag of its bytes; 304 and no body to whoever has these already."""
+    """Return a message with the tag of its bytes, or 304 without a body if the client has them."""
     body = message.model_dump_json().encode()
     tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
@@ -28,10 +28,10 @@ def tagged(request: Request, message: Message) -> Response:
 
 
 def file_answer(path: Path) -> StreamingResponse:
-    """Answer with a file as long as it is now; what is appended meanwhile is left out.
+    """Answer with a file up to its current length, without later appends.
 
-    A record grows by a line a round. Sent to its end, it would be longer than its answer's header
-    says, and the server would hang up.
+    A record grows by a line per round. Sent to its end, it would exceed the announced length, and
+    the server would disconnect.
 
     Raises:
         OSError: It cannot be read.

@@ -1,8 +1,7 @@
-"""One client's connection: uvicorn's, with a bound on what it holds and for how long.
+"""One client's connection: uvicorn's, with bounds on memory and time.
 
-uvicorn's fast parser takes in all that is sent before anybody has seen a token: a head without end,
-or thousands of requests back to back. And it waits for ever for a client to send a request, or to
-read its answers.
+uvicorn's fast parser buffers everything before a token is checked: an endless head, or thousands of
+pipelined requests. It also waits for ever for a client to send a request, or to read its answers.
 Bodies have their own bound, in `services.scaler.api.guard`; docs/decisions/025 has the reasons.
 """
 
@@ -14,45 +13,47 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Largest request line and headers, beyond the piece they begin in; a proxy allows far less."""
+"""Largest request line and headers, beyond the chunk in which they start; a proxy allows far less.
+"""
 MAX_AHEAD_BYTES = 512 * 1024
-"""Most that a client may send while it waits for an answer; twice what one read takes in."""
+"""Most bytes that a client may send while it waits for an answer; twice the size of one read."""
 READ_WITHIN_S = 30.0
-"""How long a client may leave an answer unread that its connection cannot hold."""
+"""How long a client may leave a large answer unread."""
 SENT_WITHIN_S = 30.0
-"""How long a client may take to send a request, and a new one to begin."""
+"""How long a client may take to send a request, and to begin its first one."""
 KEEP_ALIVE_S = 75
-"""How long a connection stays between requests: longer than clients and proxies keep theirs. A
-server that closes one just as its client uses it again loses that request."""
+"""Keep-alive time between requests: longer than that of clients and proxies. A server that closes a
+connection just as its client reuses it loses the request.
+"""
 _PIECE_BYTES = 2048
-"""What the parser gets at a time: all requests in it are taken on, of which the shortest has 18."""
+"""Bytes for the parser at a time: it accepts all requests in them, of at least 18 bytes each."""
 _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """Takes up what was sent as answers are read; hangs up on who sends or waits without end."""
+    """Processes input as answers are read; disconnects clients that send or wait without end."""
 
     _head_bytes = 0
     _head_goes_on = False
-    """Whether the piece at hand began inside a head, and is still inside it."""
+    """Whether the current chunk began inside a head, and is still inside it."""
     _in_head = False
     _ending = False
-    """Whether the process ends: it waits for nobody who does not read."""
+    """Whether the process is ending: it does not wait for clients that do not read."""
     _unread: asyncio.TimerHandle | None = None
     _unsent: asyncio.TimerHandle | None = None
     _answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take up a connection."""
+        """Open a connection."""
         super().connection_made(transport)
         self.timeout_keep_alive = KEEP_ALIVE_S
         self._ahead = bytearray()
         self._expect_request()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what a client sent; what comes while it waits for an answer is kept for later."""
+        """Receive a client's bytes; buffer those that arrive while it waits for an answer."""
         if self._unsent is None and not self._waited_for:
-            self._expect_request()  # even an empty line has ended uvicorn's own time-out
+            self._expect_request()  # even an empty line cancels uvicorn's time-out
         self._ahead += data
         self._parse()
         if len(self._ahead) > MAX_AHEAD_BYTES:
@@ -75,7 +76,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on to what was sent meanwhile."""
+        """Continue with the buffered bytes."""
         super().on_response_complete()
         self._parse()
 
@@ -86,7 +87,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._unread = self.loop.call_later(within_s, self._hang_up)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Continue: the client has read."""
         self._forget_unread()
         super().resume_writing()
 
@@ -98,9 +99,9 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """End after the answers under way, or as soon as nobody reads them.
+        """End after the current answers, or as soon as nobody reads them.
 
-        A request that has not come whole has no answer under way.
+        An incomplete request has no current answer.
         """
         self._ending = True
         cycle = self.cycle
@@ -120,14 +121,14 @@ class BoundedConnection(HttpToolsProtocol):
 
     @property
     def _waited_for(self) -> bool:
-        """Whether all of a request has come, and not all of its answer has been written."""
+        """Whether a request is complete and its answer is not."""
         cycle = self.cycle
         return cycle is not None and not cycle.more_body and not cycle.response_complete
 
     def _parse_piece(self, piece: bytes) -> None:
         self._head_goes_on = self._in_head
         super().data_received(piece)
-        # Only a piece that is all head counts: others hold the end of one request and more.
+        # Only a chunk that is all head counts: others contain the end of a request.
         if self._head_goes_on and not self.transport.is_closing():
             self._head_bytes += len(piece)
             if self._head_bytes > MAX_HEAD_BYTES:
@@ -138,13 +139,13 @@ class BoundedConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _answer_nobody(self) -> None:
-        # The answer under way may be to an older request than the newest, which uvicorn knows.
+        # The current answer may belong to an older request than uvicorn's newest.
         if self._answering is not None:
             self._answering.disconnected = True
 
     def _hang_up(self) -> None:
-        self._answer_nobody()  # first: aborting wakes who waits to write
-        # The kernel, too, forgets what it holds for a client that does not take it.
+        self._answer_nobody()  # first: aborting wakes pending writers
+        # The kernel also drops its buffer for this client.
         self.transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, _AT_ONCE)
         self.transport.abort()
 
@@ -159,7 +160,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _hang_up_unless_answering(self) -> None:
         if self._waited_for:
-            self._expect_request()  # the rest may have come, and is taken up after the answer
+            self._expect_request()  # the rest may have arrived, and is processed after the answer
         else:
             self._hang_up()
 

@@ -1,4 +1,4 @@
-"""How routes describe themselves: their parameters, their errors, the token."""
+"""Descriptions of routes: parameters, errors, the token."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -16,7 +16,7 @@ from shared.service.tokens import TOKEN_HEADER
 JobPath = Annotated[JobId, Path(description="Id of a job, such as `hopper-v5-3f9a1c2b`.")]
 LeasePath = Annotated[Identifier, Path(description="Id of a lease.")]
 Cursor = Annotated[
-    int | None, Query(ge=0, lt=2**63, description="`next_cursor` of the page before.")
+    int | None, Query(ge=0, lt=2**63, description="`next_cursor` of the previous page.")
 ]
 RoundPath = Annotated[int, Path(ge=0, lt=2**31, description="A round of the job, counted from 0.")]
 IdempotencyKey = Annotated[
@@ -24,16 +24,16 @@ IdempotencyKey = Annotated[
     Header(
         alias="Idempotency-Key",
         pattern=KEY_FORM,
-        description="The same key and body give the same job, however often they are sent.",
+        description="Repeating the same key and body returns the same job.",
     ),
 ]
 TOKEN = Security(
     HTTPBearer(
         auto_error=False,
-        description=f"Or, beside an AWS signature, in the header `{TOKEN_HEADER}`.",
+        description=f"Or, with an AWS signature, in the header `{TOKEN_HEADER}`.",
     )
 )
-"""For the API's description alone: `services.scaler.api.guard` lets requests in."""
+"""Only for the API's description: `services.scaler.api.guard` checks requests."""
 PROBLEM = {"model": Problem, "content": {MEDIA_TYPE: {}}}
 
 
@@ -43,12 +43,12 @@ def described(*statuses: int) -> dict[int | str, dict[str, object]]:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, object]]:
-    """Return the errors that every guarded route has, and some more."""
+    """Return the errors of every guarded route, plus these."""
     return described(400, 401, 403, 413, 422, 503, *statuses)
 
 
 async def known_parameters(request: Request) -> None:
-    """Refuse a query that the address does not have: whoever sends it expects an effect of it."""
+    """Refuse unknown query parameters, because their sender expects an effect."""
     route = request.scope["route"]
     known = [parameter.alias for parameter in route.dependant.query_params]
     refuse_wrong(

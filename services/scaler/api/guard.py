@@ -1,4 +1,4 @@
-"""What stands before every request: the bearer token and the size limit."""
+"""Guards of every request: the bearer token and the size limit."""
 
 import hmac
 import re
@@ -16,10 +16,10 @@ from shared.contracts.views.system import Role
 from shared.service.tokens import TOKEN_HEADER, TokenError, read_token
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
-"""Answered without a token: they tell nothing about jobs."""
+"""Answered without a token: they reveal nothing about jobs."""
 SMALL_BODY_BYTES = 64 * 1024
 JOB_BODY_BYTES = 128 * 1024
-"""Of a job or its scaling policy, which may bring the weights of an agent."""
+"""Largest body of a job or a scaling policy, which may contain an agent's weights."""
 LARGE_BODY_BYTES = 1024 * 1024
 _TOKEN_HEADER = TOKEN_HEADER.lower().encode()
 _BEARER = b"Bearer "
@@ -32,13 +32,13 @@ _LOOKING = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Who gets in; nobody needs a token where there is none for the operator."""
+    """The accepted tokens; without an operator's token, no request needs one."""
 
     operator: str | None = field(repr=False)
     viewer: str | None = field(default=None, repr=False)
 
     def role(self, given: bytes) -> Role | None:
-        """Return whose token it is."""
+        """Return the token's role."""
         tokens: dict[Role, str | None] = {"operator": self.operator, "viewer": self.viewer}
         for role, token in tokens.items():
             if token is not None and hmac.compare_digest(given, token.encode()):
@@ -47,11 +47,11 @@ class Tokens:
 
 
 def load_tokens(settings: Settings) -> Tokens:
-    """Return the tokens callers must present; none when authentication is off on purpose.
+    """Return the required tokens; none if authentication is explicitly disabled.
 
     Raises:
-        TokenError: Authentication is on and no token is set, its file cannot be used, or both
-            tokens are one.
+        TokenError: Authentication is on and no token is set, its file is unusable, or both tokens
+            are equal.
     """
     viewer = read_token(
         settings.viewer_token, settings.viewer_token_file, name="NITRO_VIEWER_TOKEN"
@@ -61,22 +61,22 @@ def load_tokens(settings: Settings) -> Tokens:
     operator = read_token(settings.token, settings.token_file)
     if operator is None:
         raise TokenError(
-            "no token: set NITRO_TOKEN or NITRO_TOKEN_FILE, or NITRO_AUTH=disabled to let "
-            "everybody in who reaches the port"
+            "no token: set NITRO_TOKEN or NITRO_TOKEN_FILE, or NITRO_AUTH=disabled to admit every "
+            "caller of the port"
         )
     if viewer == operator:
         raise TokenError(
-            "NITRO_VIEWER_TOKEN is NITRO_TOKEN: viewers could act; give them another token"
+            "NITRO_VIEWER_TOKEN equals NITRO_TOKEN, so viewers could change jobs; choose another "
+            "token"
         )
     return Tokens(operator=operator, viewer=viewer)
 
 
 class BearerGuard:
-    """Refuses requests without the token; a token anywhere but in the header does not count.
+    """Refuses requests without the token in their header.
 
-    The header is `Authorization`, or `X-Nitro-Token` beside an `Authorization` that is not ours to
-    read, such as an AWS signature. Two tokens are none, whichever headers they are in. A websocket
-    is refused with or without one.
+    The header is `Authorization`, or `X-Nitro-Token` if `Authorization` has something else, such as
+    an AWS signature. Two tokens count as none. Websockets are always refused.
     """
 
     def __init__(self, app: ASGIApp, *, tokens: Tokens) -> None:
@@ -90,7 +90,7 @@ class BearerGuard:
             await self._app(scope, receive, send)
             return
         if kind != "http":
-            # A websocket, which the API has none of; the server answers 403.
+            # A websocket, which the API does not have; the server answers 403.
             await send({"type": "websocket.close"})
             return
         role = self._role(scope)
@@ -114,7 +114,7 @@ class BearerGuard:
 
 
 def is_open(path: str) -> bool:
-    """Whether an address is answered without a token."""
+    """Whether a path is answered without a token."""
     return path in OPEN_PATHS or is_page(path)
 
 
@@ -131,18 +131,18 @@ def _unauthorized() -> JSONResponse:
 def _only_looking(method: str) -> JSONResponse:
     return problem_response(
         HTTPStatus.FORBIDDEN,
-        f"this token may only look: {method} needs the operator's token (NITRO_TOKEN)",
+        f"this token is read-only: {method} needs the operator's token (NITRO_TOKEN)",
     )
 
 
 class BodyLimit:
-    """Reads a request's body before anything else does, and no more of it than allowed."""
+    """Reads a request's body first, up to the limit."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 413 or pass the request on, if all of it comes."""
+        """Answer 413 or pass a complete request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -150,7 +150,7 @@ class BodyLimit:
         try:
             body = await _read(scope, receive, limit)
         except ClientDisconnect:
-            # Half a request is none: where a body may be left out, it would mean something else.
+            # Drop half a request: where a body is optional, it would have another meaning.
             return
         if body is None:
             response = problem_response(
@@ -177,7 +177,7 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
     """Return the body, or None when it is longer than the limit.
 
     Raises:
-        ClientDisconnect: Whoever asked has gone before all of it came.
+        ClientDisconnect: The client disconnected before the end of the body.
     """
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > limit:

@@ -1,4 +1,4 @@
-"""Errors as the API shows them: RFC 9457 problem documents that name every wrong field."""
+"""Errors of the API: RFC 9457 problem documents that name every wrong field."""
 
 from http import HTTPStatus
 
@@ -44,7 +44,7 @@ def install(app: FastAPI) -> None:
             return problem_response(HTTPStatus.BAD_REQUEST, "the request body is no valid JSON")
         if any(e["loc"][0] == "path" for e in found):
             return problem_response(HTTPStatus.NOT_FOUND, _NOWHERE)
-        # A body that is bytes still was not taken for JSON, whatever it holds.
+        # A body that is still bytes was not parsed as JSON.
         unread = isinstance(error.body, bytes)
         known = _known(request, error.body)
         errors = (_not_json(request),) if unread else field_errors(found, known=known)
@@ -75,7 +75,7 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
     status = HTTPStatus(error.status_code)
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = _allowed(request) or (error.headers or {}).get("Allow", "")
-        detail = f"{request.method} is not offered here; what is: {allowed}"
+        detail = f"{request.method} is not allowed here; use {allowed}"
         response = problem_response(status, detail)
         response.headers["Allow"] = allowed
         return response
@@ -84,9 +84,9 @@ async def _on_http(request: Request, error: Exception) -> JSONResponse:
 
 
 def _allowed(request: Request) -> str:
-    """Return the methods of an address of the API, empty for any other.
+    """Return the methods of an API path; empty for any other path.
 
-    Each method has a route of its own, and what is raised names those of the first only.
+    Each method has a separate route, and the framework's error names only the first route's.
     """
     routes = (route for route in request.app.routes if isinstance(route, APIRoute))
     here = (route for route in routes if route.path_regex.match(request.url.path))
@@ -94,7 +94,7 @@ def _allowed(request: Request) -> str:
 
 
 async def _on_unwritable(_: Request, error: Exception) -> JSONResponse:
-    """Refuse halves of characters: JSON can spell them, but nothing can store or send them."""
+    """Refuse lone surrogates: JSON can spell them, but nothing can store or send them."""
     if "surrogates not allowed" not in str(error):
         raise error
     return problem_response(
@@ -103,7 +103,7 @@ async def _on_unwritable(_: Request, error: Exception) -> JSONResponse:
 
 
 def _not_json(request: Request) -> FieldError:
-    """Return the error of a body that does not say that it is JSON, as curl's `-d` does not."""
+    """Return the error of a body without a JSON content type, as sent by curl's `-d`."""
     sent = request.headers.get("content-type")
     got = f"got {sent!r:.80}" if sent else "got none"
     message = f"was not read as JSON: send Content-Type: application/json, {got}"
@@ -111,7 +111,7 @@ def _not_json(request: Request) -> FieldError:
 
 
 def _known(request: Request, body: object) -> list[str]:
-    """Return the fields that the body of a request may have."""
+    """Return the known fields of a request's body."""
     route = request.scope.get("route")
     wanted = route.body_field if isinstance(route, APIRoute) else None
     model = None if wanted is None else wanted.field_info.annotation

@@ -1,4 +1,4 @@
-"""The REST API, version 1: every route a line or two over the part that does the work."""
+"""The REST API, version 1: every route is a line or two that calls the responsible part."""
 
 import asyncio
 from http import HTTPStatus
@@ -35,7 +35,7 @@ from shared.contracts.views.files import JobEstimate
 def api_routes(parts: Components) -> list[BaseRoute]:
     """Return all routes, bound to their parts.
 
-    They are handed over as they are: `include_router` would analyse every one of them again.
+    They are returned as a list: `include_router` would analyse each route again.
     """
     guarded = APIRouter(dependencies=[TOKEN, Depends(known_parameters)])
     _add_submit_route(guarded, parts)
@@ -57,9 +57,9 @@ def _add_submit_route(routes: APIRouter, parts: Components) -> None:
         responses={
             200: {
                 "model": Job | JobEstimate,
-                "description": "Made before; or what would become of it, with `validate_only`",
+                "description": "Created earlier; or the preview, with `validate_only`",
             },
-            202: {"model": Job, "description": "Taken in; an actor describes its environment"},
+            202: {"model": Job, "description": "Accepted; an actor describes its environment"},
             **problems(502),
         },
         tags=["jobs"],
@@ -68,10 +68,11 @@ def _add_submit_route(routes: APIRouter, parts: Components) -> None:
         spec: JobSpec,
         idempotency_key: IdempotencyKey = None,
         validate_only: Annotated[
-            bool, Query(description="Make nothing: only say what it would cost, or be refused for.")
+            bool,
+            Query(description="Create nothing: only return its cost or the reasons for a refusal."),
         ] = False,
     ) -> Response:
-        """Queue a job; where its environment is not known yet, it is `checking` before that."""
+        """Queue a job; if its environment is unknown, it is `checking` first."""
         if validate_only:
             estimate = await parts.estimates.of(spec)
             return Response(estimate.model_dump_json(), media_type="application/json")
@@ -88,14 +89,14 @@ def _add_submit_route(routes: APIRouter, parts: Components) -> None:
 def _add_job_routes(routes: APIRouter, parts: Components) -> None:
     @routes.post("/v1/jobs/{job_id}/stop", status_code=202, responses=problems(404), tags=["jobs"])
     async def stop_job(job_id: JobPath) -> Job:
-        """Ask a job to end after the update in hand; its checkpoint is kept."""
+        """Ask a job to stop after its current update; its checkpoint is kept."""
         return await parts.jobs.stop(job_id)
 
     @routes.post(
         "/v1/jobs/{job_id}/resume", status_code=202, responses=problems(404, 409), tags=["jobs"]
     )
     async def resume_job(job_id: JobPath, request: ResumeRequest | None = None) -> Job:
-        """Continue a job that was stopped, failed or made all its rounds."""
+        """Continue a stopped, failed or finished job."""
         return await parts.jobs.resume(job_id, request or ResumeRequest())
 
     @routes.post(
@@ -105,19 +106,19 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
         tags=["jobs"],
     )
     async def switch_scaling(job_id: JobPath, request: ScalingRequest) -> Job:
-        """Decide a job's rounds by another policy, or pin a count, from the next round on."""
+        """Switch a job's scaling policy, or pin a number, from the next round on."""
         return await switch_scaling_policy(parts.book, job_id, request, now=parts.now())
 
     @routes.put("/v1/jobs/{job_id}/note", responses=problems(404, 409), tags=["jobs"])
     async def rewrite_job_note(job_id: JobPath, request: NoteRequest) -> Job:
-        """Replace a job's note, which decides nothing."""
+        """Replace a job's note, which has no effect."""
         return await parts.jobs.rewrite_note(job_id, request)
 
     @routes.delete(
         "/v1/jobs/{job_id}", status_code=204, responses=problems(404, 409), tags=["jobs"]
     )
     async def delete_job(job_id: JobPath) -> None:
-        """Forget a job that has ended, or is checked, and its artifacts."""
+        """Delete an ended or `checking` job and its artifacts."""
         await parts.jobs.delete(job_id)
 
 
@@ -146,7 +147,7 @@ def _add_lease_routes(routes: APIRouter, parts: Components) -> None:
         "/v1/leases/{lease_id}", status_code=204, responses=problems(404), tags=["learner"]
     )
     async def give_up(lease_id: LeasePath) -> None:
-        """Hand a job back."""
+        """Return a job to the queue."""
         await parts.leases.give_up(lease_id)
 
 
@@ -161,7 +162,7 @@ async def _claim(parts: Components, body: LeaseRequest, request: Request) -> Lea
         left_s = give_up_at - now()
         if lease is not None or left_s <= 0 or changed.closed:
             return lease
-        # Nobody rings when a lease runs out.
+        # No event announces an expired lease.
         expiry_s = parts.leases.next_expiry_s()
         await changed.heard(rung, left_s if expiry_s is None else min(left_s, expiry_s + 0.01))
 
@@ -178,10 +179,10 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         round_index: RoundPath,
         request: RoundRequest,
         plan_only: Annotated[
-            bool, Query(description="Only say what would be decided: write and launch nothing.")
+            bool, Query(description="Only return the decision: write and launch nothing.")
         ] = False,
     ) -> Response:
-        """Decide and launch a round; asked again, return the same plan and launch nothing."""
+        """Decide and launch a round; a repeat returns the same plan and launches nothing."""
         decide = parts.rounds.preview if plan_only else parts.rounds.plan
         plan = await decide(job_id, round_index, request)
         return Response(plan.model_dump_json(), media_type="application/json")
@@ -195,7 +196,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
     async def compute_gradients(
         job_id: JobPath, round_index: RoundPath, request: GradientRequest
     ) -> Response:
-        """Have functions compute gradients; asked again, launch nothing."""
+        """Compute gradients on functions; a repeat launches nothing."""
         grant = await parts.gradients.ask(job_id, round_index, request)
         return Response(grant.model_dump_json(), media_type="application/json")
 
@@ -208,18 +209,18 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
 def _add_open_routes(routes: APIRouter, parts: Components) -> None:
     @routes.get("/healthz", tags=["operator"])
     async def healthz() -> dict[Literal["status"], Literal["alive"]]:
-        """Tell that the process answers."""
+        """Show that the process answers."""
         return {"status": "alive"}
 
     @routes.get("/readyz", responses={503: PROBLEM}, tags=["operator"])
     async def readyz() -> Response:
-        """Tell whether everything the scaler needs is there, and what is not as it should be."""
+        """Show whether all of the scaler's dependencies are available, and any degraded parts."""
         missing = await parts.readiness.missing()
         if not missing:
             degraded = parts.problems
             if not degraded:
                 return JSONResponse({"status": "ready"})
-            # Work goes on: actors start cold, or the learner comes at the next try.
+            # Work continues: actors start cold, or the learner starts at the next retry.
             return JSONResponse({"status": "degraded", "degraded": degraded})
         errors = tuple(FieldError(field=name, message=why) for name, why in missing.items())
         return problem_response(

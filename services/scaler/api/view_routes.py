@@ -1,7 +1,6 @@
-"""Routes that only read. Each answer has an `ETag`; who already has that answer gets a 304.
+"""Read-only routes. Each answer has an `ETag`; a client that already has it gets a 304.
 
-Those that are plain functions read the book on one of a few threads: a thousand rounds take longer
-to lay out than the loop may be kept from others.
+Plain functions run on a few threads: a thousand rounds take too long to render on the loop.
 """
 
 from collections.abc import Callable
@@ -37,7 +36,7 @@ _UNCHANGED: dict[int | str, dict[str, object]] = {
 }
 _Handler = TypeVar("_Handler", bound=Callable[..., object])
 After = Annotated[
-    int | None, Query(ge=-1, lt=2**31, description="The last round that is known; default: none.")
+    int | None, Query(ge=-1, lt=2**31, description="The last known round; default: none.")
 ]
 
 
@@ -53,7 +52,7 @@ def add_view_routes(routes: APIRouter, parts: Components) -> None:
 def _read(
     routes: APIRouter, path: str, model: type[Message], *errors: int, tag: str = "jobs"
 ) -> Callable[[_Handler], _Handler]:
-    """Return what makes a function the route of an address that answers with such a message."""
+    """Return a decorator for the route of a path that answers with this kind of message."""
     responses = {**_UNCHANGED, **problems(*errors)}
     return routes.get(path, response_model=model, responses=responses, tags=[tag])
 
@@ -61,7 +60,7 @@ def _read(
 def _add_system_routes(routes: APIRouter, parts: Components) -> None:
     @_read(routes, "/v1/session", Session, tag="operator")
     async def show_session(request: Request) -> Response:
-        """Show whom the token belongs to, and what it allows."""
+        """Show the token's role and its permissions."""
         session = Session(
             role=request.state.role,
             auth=parts.settings.auth,
@@ -72,7 +71,7 @@ def _add_system_routes(routes: APIRouter, parts: Components) -> None:
 
     @_read(routes, "/v1/system", SystemView, tag="operator")
     async def show_system(request: Request) -> Response:
-        """Show how busy the system is and what it is made of."""
+        """Show the system's load and its parts."""
         return tagged(request, await parts.system.view(request.state.role))
 
 
@@ -89,14 +88,16 @@ def _add_job_routes(routes: APIRouter, parts: Components) -> None:
         sort: Annotated[
             JobSort,
             Query(
-                description="A minus means from the largest on. Orders other than by age are made "
-                "of the newest 1,000 jobs; `truncated` says that there are more."
+                description=(
+                    "A minus means descending. Orders other than by age cover the newest 1,000 "
+                    "jobs; `truncated` shows that there are more."
+                )
             ),
         ] = "-created",
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
         cursor: Cursor = None,
     ) -> Response:
-        """List jobs in short, newest first unless sorted otherwise."""
+        """List job summaries, newest first by default."""
         query = JobQuery(status=status, tag=tag, text=q, sort=sort, limit=limit, cursor=cursor)
         return tagged(request, parts.listing.page(query))
 
@@ -115,7 +116,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         cursor: Cursor = None,
         after: After = None,
     ) -> Response:
-        """List a job's rounds in order and in full."""
+        """List a job's full rounds in order."""
         first = max(cursor or 0, 0 if after is None else after + 1)
         return tagged(request, parts.finishing.rounds(job_id, first=first, limit=limit))
 
@@ -126,7 +127,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         after: After = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 500,
     ) -> Response:
-        """Show a job's rounds as columns, as curves are drawn of them; quick at any length."""
+        """Show a job's rounds as columns for its curves; fast at any length."""
         record = found(parts.book.job(job_id), "job", job_id)
         known = -1 if after is None else after
         return tagged(request, parts.stretches.of(record, after=known, limit=limit))
@@ -148,11 +149,11 @@ def _add_happening_routes(routes: APIRouter, parts: Components) -> None:
         request: Request,
         job_id: JobPath,
         after: Annotated[
-            int, Query(ge=-1, lt=2**31, description="Number of the last one that is known.")
+            int, Query(ge=-1, lt=2**31, description="Number of the last known event.")
         ] = -1,
         limit: Annotated[int, Query(ge=1, le=KEPT_EVENTS)] = 200,
     ) -> Response:
-        """List what happened to a job, oldest first; its newest 500 events are kept."""
+        """List a job's events, oldest first; the newest 500 are kept."""
         record = found(parts.book.job(job_id), "job", job_id)
         return tagged(request, event_page(parts.book, record, after=after, limit=limit))
 
@@ -164,7 +165,7 @@ def _add_happening_routes(routes: APIRouter, parts: Components) -> None:
             int | None, Query(ge=0, lt=2**31, description="Which round; default: the newest.")
         ] = None,
     ) -> Response:
-        """Show where the time of a round's actors went, as long as the scaler remembers them."""
+        """Show the stages of a round's actors, while the scaler remembers them."""
         found(parts.book.job(job_id), "job", job_id)
         return tagged(request, parts.launches.lanes.of(job_id, round))
 
@@ -175,10 +176,10 @@ def _add_file_routes(routes: APIRouter, parts: Components) -> None:
         request: Request,
         job_id: JobPath,
         after: Annotated[
-            str, Query(max_length=1024, description="Name of the last file that is known.")
+            str, Query(max_length=1024, description="Name of the last known file.")
         ] = "",
     ) -> Response:
-        """List a job's files by name, at most 1,000, with links that are good for 15 minutes."""
+        """List a job's files by name, at most 1,000, with links that are valid for 15 minutes."""
         await parts.jobs.job(job_id)
         links = await parts.file_threads.run(artifact_links, parts.files, job_id, after=after)
         return tagged(request, links)

@@ -1,11 +1,11 @@
-"""The book of all jobs: read by anybody, each job written by one at a time, and written through.
+"""The book of all jobs: any thread reads, one writer per job, write-through.
 
-There is one scaler, and in it one writer a job. So a change is decided once, of the record as it
-is, and counts as soon as it is written. A conflict can only mean that somebody else writes the same
-table. Nobody could then say which of the two is right: the book is closed, and the process ends.
+There is one scaler, with one writer per job. So a change is decided once, from the current record,
+and is final once it is written. A conflict means that another process writes the same table. Then
+neither is known to be right: the book closes, and the process ends.
 
-Jobs about which anything is still to be done are in memory. Every other is read when asked for.
-What reads is a plain function. The loop calls it by `look`, so that it waits for no network.
+Unfinished jobs are in memory; all others are read on demand. Reads are plain functions. The loop
+calls them through `look`, so that it never waits for a network.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Turn:
-    """A job while nobody else may change it."""
+    """Exclusive access to a job."""
 
     _book: "Book"
     record: JobRecord | None
-    """The job as it is; None where there is none."""
+    """The job's current record; None if there is no such job."""
 
     async def write(self, change: Change) -> JobRecord:
-        """Write a change of the record whole; return the record after it."""
+        """Write a change atomically; return the new record."""
         assert self.record is not None
         self.record = await self._book._commit(self.record, change)
         return self.record
@@ -51,7 +51,7 @@ class Turn:
 class Book(Writes):
     """All jobs, their rounds and ledgers. Changed on one loop, read by any thread.
 
-    What is asked for by a job's id and cannot be read raises `UnreadableError`, a `StoreError`.
+    Reads by a job's id raise `UnreadableError`, a `StoreError`, for unreadable records.
     """
 
     def __init__(self, table: Table, *, now: Callable[[], float]) -> None:
@@ -66,34 +66,34 @@ class Book(Writes):
         self.changed = Bell()
         """Rung after every change."""
         self.on_demand_changed: Callable[[], None] = lambda: None
-        """Called after a change of what a job needs to be kept on."""
+        """Called after a change of a job's need for capacity."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """One a job, one for its round calls, and one for adding jobs."""
+        """Locks: one per job, one for its round calls, and one for adding jobs."""
         self._statuses: dict[str, JobStatus] = {}
         self._live: dict[str, JobRecord] = {}
         self._doubted: set[str] = set()
-        """Jobs of which a write failed: it may have taken effect."""
+        """Jobs with a failed write, which may have taken effect."""
         self._newest = 0
         self._all_known = False
-        """Whether all jobs of the table are: one may have been added though the write failed."""
+        """Whether the table may have a job whose addition failed."""
         self._take_up(self._behind(0))
 
     async def look(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what a function that reads the book returns; the loop waits for no network."""
+        """Run a function that reads the book, without blocking the loop on a network."""
         return await self._table.run(partial(read, *args, **kwargs))
 
     async def look_long(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what a function returns that reads the book for more than a moment."""
+        """Run a function that reads the book for a longer time."""
         return await self._long.run_to_its_end(partial(read, *args, **kwargs))
 
     async def find(self, job_id: str) -> JobRecord | None:
-        """Return a job, from memory if it is there."""
+        """Return a job, from memory if possible."""
         return self._in_memory(job_id) or await self.look(self.job, job_id)
 
     async def create(
         self, record: JobRecord, idempotency: IdempotencyEntry | None = None
     ) -> IdempotencyEntry | None:
-        """Add a job; if its key was used before, add none and return what for."""
+        """Add a job; if its key was already used, return that use instead."""
         async with self.lock(layout.JOBS):
             await self._know_all()
             if idempotency is not None:
@@ -113,10 +113,10 @@ class Book(Writes):
         return None
 
     async def catch_up(self) -> None:
-        """Take up jobs that were added although their write failed.
+        """Load jobs that were added although their write failed.
 
         Raises:
-            StoreError: The table cannot be read, or is another's.
+            StoreError: The table is unreadable, or another scaler writes it.
         """
         self.require_ours()
         if not self._all_known:
@@ -124,7 +124,7 @@ class Book(Writes):
                 await self._know_all()
 
     def idempotency(self, key: str) -> IdempotencyEntry | None:
-        """Return what a key was used for."""
+        """Return the use of a key."""
         item = self._table.get(layout.idempotency_key(key))
         return None if item is None else parsed(IdempotencyEntry, item.body, "")
 
@@ -136,7 +136,7 @@ class Book(Writes):
         return None if item is None else parsed(JobRecord, item.body, job_id)
 
     def live(self, job_id: str) -> JobRecord | None:
-        """Return a job about which anything is still to be done, without a look at the table."""
+        """Return an unfinished job from memory, without reading the table."""
         return self._live.get(job_id)
 
     def job_of_lease(self, lease_id: str) -> JobRecord | None:
@@ -145,7 +145,7 @@ class Book(Writes):
         return next(leased, None)
 
     def with_status(self, statuses: Collection[JobStatus]) -> list[JobRecord]:
-        """Return every job in one of these states, none of them a last one, oldest first."""
+        """Return every job in one of these non-final states, oldest first."""
         found = [r for r in self._live.values() if r.job.status in statuses]
         return sorted(found, key=lambda record: record.position)
 
@@ -154,13 +154,13 @@ class Book(Writes):
         return [record for record in self._live.values() if record.has_open_bills]
 
     def counts(self) -> Mapping[JobStatus, int]:
-        """Return how many jobs are in which state."""
+        """Return the number of jobs by state."""
         return Counter([*self._statuses.values()])
 
     def rows(self, *, limit: int, before: int | None) -> list[tuple[int, JobSummary]]:
-        """Return jobs in short with their positions, newest first, only positions below `before`.
+        """Return job summaries with their positions, newest first, only positions below `before`.
 
-        One that cannot be read is left out.
+        Unreadable jobs are skipped.
         """
         last = LAST if before is None else layout.position_name(before)
         items = self._table.query(layout.JOBS, last=last, newest_first=True, page=limit)
@@ -171,7 +171,7 @@ class Book(Writes):
     async def change(
         self, job_id: str, decide: Callable[[JobRecord], Change | None]
     ) -> JobRecord | None:
-        """Decide about a job, once, and write it; nobody else changes the job meanwhile.
+        """Decide a change of a job once and write it, exclusively.
 
         When `decide` returns None nothing is written.
 
@@ -185,15 +185,15 @@ class Book(Writes):
 
     @asynccontextmanager
     async def turn(self, job_id: str) -> AsyncIterator[Turn]:
-        """Keep others from changing a job; a turn within a turn would wait for ever."""
+        """Take exclusive access to a job; a nested turn would deadlock."""
         async with self.lock(job_id):
             yield Turn(self, await self._current(job_id))
 
     async def delete(self, job_id: str) -> None:
-        """Remove a job and everything about it, its record last; nothing happens if it is gone.
+        """Remove a job and all of its data, its record last; no effect if it is gone.
 
-        Whoever deletes it marks it first, so that nobody takes it up again. What an interruption
-        leaves, a repeat removes.
+        The caller marks it as deleted first, so that it is never resumed. A repeat completes an
+        interrupted removal.
         """
         async with self.turn(job_id) as turn:
             if turn.record is not None:
@@ -203,7 +203,7 @@ class Book(Writes):
                 self.changed.ring()
 
     def check(self) -> None:
-        """Raise `StoreError` when the table cannot be read, or another has taken it over."""
+        """Raise `StoreError` if the table is unreadable, or another scaler has taken it over."""
         self.require_ours()
         self._table.get(("CHECK", "CHECK"))
 
@@ -213,19 +213,19 @@ class Book(Writes):
         self._table.close()
 
     def lock(self, name: str) -> asyncio.Lock:
-        """Return the lock of a name, which lives for as long as anybody uses it."""
+        """Return the lock of a name, which exists while it is in use."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     def _in_memory(self, job_id: str) -> JobRecord | None:
         return None if job_id in self._doubted else self._live.get(job_id)
 
     async def _know_all(self) -> None:
-        """Take up jobs behind those that are known, if there may be any."""
+        """Load jobs after the known ones, if there may be any."""
         if not self._all_known:
             self._take_up(await self.look(self._behind, self._newest))
 
     def _behind(self, newest: int) -> list[tuple[int, str, JobRow | None, JobRecord | None]]:
-        """Return the jobs behind a position: position, id, row, and record if it is live."""
+        """Return the jobs after a position: position, id, row, and record if live."""
         found = []
         for item in self._table.query(layout.JOBS, first=layout.position_name(newest + 1)):
             position, job_id = layout.position_of(item)
@@ -250,7 +250,7 @@ class Book(Writes):
         self._all_known = True
 
     def _row(self, item: Item) -> JobRow | None:
-        """Return a row; one that another version wrote is made of the job's record again."""
+        """Return a row; a row of another version is rebuilt from the job's record."""
         _, job_id = layout.position_of(item)
         try:
             return parsed(JobRow, item.body, job_id)
@@ -264,7 +264,7 @@ class Book(Writes):
         return None if record is None else JobRow.of(record)
 
     async def _commit(self, old: JobRecord, change: Change) -> JobRecord:
-        """Write a change whole; nobody else may change the job."""
+        """Write a change atomically; needs the job's turn."""
         job_id, lines = old.job.job_id, [line.model_dump_json() for line in change.lines]
         if change.record.num_lines != old.num_lines + len(lines):
             raise ValueError(f"job {job_id}: {len(lines)} lines are written and not counted")
@@ -281,7 +281,7 @@ class Book(Writes):
         ]
         guard = {layout.job_key(job_id): old.version}
         with self._doubting(job_id):
-            # What is forgotten may be thousands of rounds.
+            # Removed rounds may number thousands.
             write = self.look if change.forget_rounds_from is None else self.look_long
             await write(self._write_change, change, puts, guard)
         self._remember(new)
@@ -290,15 +290,15 @@ class Book(Writes):
 
     @contextmanager
     def _doubting(self, job_id: str) -> Iterator[None]:
-        """Have a job looked up before its next change if nobody knows whether it was written."""
+        """Reread a job before its next change if the outcome of its write is unknown."""
         try:
             yield
-        except BaseException:  # also where whoever waited for the write was cancelled
+        except BaseException:  # also if the task that waited for the write was cancelled
             self._doubted.add(job_id)
             raise
 
     async def _current(self, job_id: str) -> JobRecord | None:
-        """Return a job as the table has it, and keep that in memory; nobody else may change it."""
+        """Reread a job from the table into memory; needs the job's turn."""
         record = await self.find(job_id)
         if record is None:
             self._forget(job_id)
@@ -319,7 +319,7 @@ class Book(Writes):
             self.on_demand_changed()
 
     def _forget(self, job_id: str) -> None:
-        """Keep nothing of a job in memory: it is gone."""
+        """Drop a deleted job from memory."""
         self._statuses.pop(job_id, None)
         self._live.pop(job_id, None)
         self._doubted.discard(job_id)

@@ -1,8 +1,7 @@
 """A table in DynamoDB: strongly consistent reads, all-or-nothing writes.
 
-Every write is a transaction, also of a single item: a transaction carries a token, so that the SDK
-may send it again when the answer was lost. A plain conditional write sent twice would fail on its
-own first copy.
+Every write is a transaction, even of a single item, because a transaction has a token: the SDK may
+resend it after a lost answer. A plain conditional write would fail against its own first copy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,14 +30,14 @@ _CONNECT_TIMEOUT_S = 2.0
 _READ_TIMEOUT_S = 3.0
 _TRIES = 4
 _THREADS = 3
-"""That change jobs: a call takes some 8 ms, so they make 300 a second."""
+"""Threads that change jobs: a call takes some 8 ms, so they make 300 calls a second."""
 _CONNECTIONS = 10
-"""One for each of them, and for the threads that read pages for people."""
+"""Connections: one for each of them, and for the threads that read pages for people."""
 T = TypeVar("T")
 
 
 class DynamoDbTable:
-    """A `Table` that whoever deploys has made, with the keys `pk` and `sk`. Thread-safe."""
+    """A `Table` on an existing DynamoDB table with the keys `pk` and `sk`. Thread-safe."""
 
     def __init__(self, name: str, client: "DynamoDBClient") -> None:
         """Use a client that takes plain values for attributes: a resource's."""
@@ -118,7 +117,7 @@ class DynamoDbTable:
                 self._client.transact_write_items(TransactItems=request)
             except self._client.exceptions.TransactionCanceledException as error:
                 reasons = error.response.get("CancellationReasons", [])
-                # `TransactionConflict` is another: an earlier write of ours may be under way still.
+                # `TransactionConflict` is different: an earlier write of ours may still be running.
                 if any(reason.get("Code") == "ConditionalCheckFailed" for reason in reasons):
                     raise ConflictError(f"DynamoDB table {self._name!r}: {error}") from error
                 raise

@@ -1,6 +1,6 @@
-"""What a change of a job means for people. Pure: two records in, events out.
+"""A job's events, derived from its changes. Pure: two records in, events out.
 
-Every change passes here, so nothing that happens to a job can be forgotten to be told.
+Every change passes here, so no event is missed.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from shared.contracts.views.events import LONGEST_TEXT, EventKind, JobEvent
 
 
 def events_of(record: JobRecord, change: Change, *, at: float) -> tuple[JobEvent, ...]:
-    """Return what a change tells, `at` in Unix seconds, numbered on from the record's events."""
+    """Return a change's events, `at` in Unix seconds, numbered after the record's events."""
     told = [*_of_job(record, change), *_of_rounds(record, change), *_of_warmth(record, change)]
     first = record.num_events + 1
     return tuple(
@@ -22,7 +22,7 @@ def events_of(record: JobRecord, change: Change, *, at: float) -> tuple[JobEvent
 
 
 def submitted(job: Job) -> JobEvent:
-    """Return a job's first event, which needs no place of its own."""
+    """Return a job's first event, which is not stored."""
     text = f"{job.spec.env_id}, {job.spec.algorithm} ({job.spec.preset}), seed {job.spec.seed}"
     return JobEvent(number=0, at=job.created_at, kind="submitted", text=text)
 
@@ -31,7 +31,7 @@ def _event(
     kind: EventKind, text: str, *, of: OpenAttempt | None = None, count: int | None = None
 ) -> dict[str, object]:
     where = {} if of is None else {"round": of.round, "attempt": of.attempt}
-    # A half of a character has no form in a store, which refuses the record that has it.
+    # A store refuses records with lone surrogates.
     whole = text[:LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8")
     return {"kind": kind, "text": whole, "count": count, **where}
 
@@ -47,7 +47,7 @@ def _of_job(record: JobRecord, change: Change) -> Iterator[dict[str, object]]:
         switch = new.switches[-1]
         text = f"{switch.scaling.policy} from round {switch.round} on"
         yield {**_event("scaling_switched", text), "round": switch.round}
-    if new.status not in (old.status, "running"):  # running is told by its lease
+    if new.status not in (old.status, "running"):  # the lease's event covers `running`
         yield _of_status(old, new)
 
 
@@ -59,7 +59,7 @@ def _of_status(old: Job, new: Job) -> dict[str, object]:
     if old.status in FINISHED:
         return _event("resumed", f"{new.progress.rounds} of {new.spec.stop.max_rounds} rounds done")
     if new.status == "stopping":
-        return _event("stop_asked", "it ends after the update in hand")
+        return _event("stop_asked", "it ends after its current update")
     if old.status == "running" and new.status == "queued":
         return _event("handed_back", "it waits for another learner")
     return _event("queued", "its environment is known: it waits for a learner")
@@ -68,7 +68,7 @@ def _of_status(old: Job, new: Job) -> dict[str, object]:
 def _of_rounds(record: JobRecord, change: Change) -> Iterator[dict[str, object]]:
     first = change.forget_rounds_from
     if first is not None:
-        text = f"the newest checkpoint lies before round {first}: it is made again"
+        text = f"the newest checkpoint is before round {first}, which is repeated"
         yield {**_event("rewound", text), "round": first}
     known = {_key(attempt): attempt for attempt in record.open_attempts}
     for attempt in change.record.open_attempts:

@@ -1,4 +1,4 @@
-"""How jobs, rounds and ledger lines lie in a table. Pure: values in, items out.
+"""The layout of jobs, rounds and ledger lines in a table. Pure: values in, items out.
 
     pk          sk                     holds
     JOB#{id}    JOB                    the job's record; its version is the record's
@@ -26,7 +26,7 @@ _PART_CHARS = 90_000
 
 
 def partition(job_id: str) -> str:
-    """Return the partition of everything about a job but its row and its key."""
+    """Return the partition of a job's data, except its row and its key."""
     return f"{_PARTITION}{job_id}"
 
 
@@ -36,7 +36,7 @@ def job_key(job_id: str) -> Key:
 
 
 def idempotency_key(name: str) -> Key:
-    """Return the key of what an idempotency key was used for."""
+    """Return the item key of an idempotency key's use."""
     return f"KEY#{name}", "KEY"
 
 
@@ -46,7 +46,7 @@ def row_key(record: JobRecord) -> Key:
 
 
 def position_name(position: int) -> str:
-    """Return a job's position so that text order is number order."""
+    """Format a job's position so that text order equals numeric order."""
     return f"{position:020d}"
 
 
@@ -57,27 +57,27 @@ def position_of(row: Item) -> tuple[int, str]:
 
 
 def round_name(round_index: int) -> str:
-    """Return where a round's parts begin in the job's partition."""
+    """Return the prefix of a round's parts in the job's partition."""
     return f"ROUND#{round_index:010d}#"
 
 
 def ratio_name(round_index: int) -> str:
-    """Return where a round's ratio is in the job's partition."""
+    """Return the sort key of a round's ratio."""
     return f"RATIO#{round_index:010d}"
 
 
 def lines_name(position: int) -> str:
-    """Return where the ledger lines from a position on are in the job's partition."""
+    """Return the sort key of the ledger lines from a position."""
     return f"LINES#{position:010d}"
 
 
 def end_of(kind: str) -> str:
-    """Return the end of the names of a kind: ROUND, RATIO, LINES or EVENT."""
+    """Return the upper end of a kind's sort keys: ROUND, RATIO, LINES or EVENT."""
     return f"{kind}#{LAST}"
 
 
 def number_of(item: Item) -> int:
-    """Return the number that an item of a job's partition is named after."""
+    """Return the number in an item's sort key."""
     return int(item.key[1].split("#")[1])
 
 
@@ -87,12 +87,12 @@ def job_item(record: JobRecord) -> Item:
 
 
 def row_item(record: JobRecord) -> Item:
-    """Return a job in short as an item."""
+    """Return a job's row as an item."""
     return Item(row_key(record), JobRow.of(record).model_dump_json())
 
 
 def idempotency_item(entry: IdempotencyEntry) -> Item:
-    """Return what a key was used for as an item."""
+    """Return a key's use as an item."""
     return Item(idempotency_key(entry.key), entry.model_dump_json())
 
 
@@ -111,10 +111,10 @@ def entry_items(job_id: str, entry: RoundEntry) -> list[Item]:
 
 
 def rounds_of(items: Iterable[Item]) -> Iterator[str]:
-    """Yield the texts of the rounds whose parts come in order.
+    """Yield the texts of rounds from their parts in order.
 
-    Parts beyond a round's number of parts are left from when it was longer. A round of which parts
-    are missing was being deleted when that was interrupted: it is gone.
+    Extra parts are left over from a longer version of the round. A round with missing parts is an
+    interrupted deletion: it is gone.
     """
     number, wanted = -1, 0
     pieces: list[str] = []
@@ -142,7 +142,7 @@ def line_items(job_id: str, lines: Sequence[str], *, first: int) -> list[Item]:
 
 
 def first_lines_name(skip: int) -> str:
-    """Return from which name on items may hold the line at a position."""
+    """Return the first sort key whose item may hold the line at a position."""
     return lines_name(max(0, skip - _LINES_PER_ITEM + 1))
 
 
@@ -155,12 +155,12 @@ def lines_of(items: Iterable[Item], *, skip: int) -> Iterator[str]:
 
 
 def event_item(job_id: str, number: int, text: str) -> Item:
-    """Return an event, in a place that others had before it and will have after it."""
+    """Return an event as an item in a ring of places."""
     return Item((partition(job_id), _event_name(number)), text)
 
 
 def event_names(first: int, last: int) -> list[tuple[str, str]]:
-    """Return where the events of these numbers are: one range of names, or two."""
+    """Return one or two ranges of sort keys for events with these numbers."""
     turn = last - last % KEPT_EVENTS
     ranges = [(first, last)] if first >= turn else [(first, turn - 1), (turn, last)]
     return [(_event_name(one), _event_name(other)) for one, other in ranges]

@@ -1,4 +1,4 @@
-"""What the book has of one job: its rounds, ratios, ledger and events, read from the table."""
+"""Reads of one job's rounds, ratios, ledger and events from the table."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -54,8 +54,8 @@ class Pages:
         return self.rounds(job_id, first=max(0, last.round + 1 - number), limit=number)
 
     def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
-        """Return the newest ratios measured before a round, oldest of them first."""
-        # One more than wanted: the round itself may be among them, planned for another learner.
+        """Return the newest ratios measured before a round, oldest first."""
+        # One extra: the round itself may be among them, planned for an earlier learner.
         newest = self._of(
             job_id, first="RATIO#", last=layout.end_of("RATIO"), newest_first=True, page=limit + 1
         )
@@ -63,13 +63,13 @@ class Pages:
         return [float(item.body) for item in itertools.islice(earlier, limit)][::-1]
 
     def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
-        """Return ledger lines in the order they were written; all but the first `skip` at most."""
+        """Return ledger lines in writing order, without the first `skip`."""
         items = self._of(job_id, first=layout.first_lines_name(skip), last=layout.end_of("LINES"))
         texts = itertools.islice(layout.lines_of(items, skip=skip), limit)
         return list(_all_parsed(LedgerLine, texts, job_id))
 
     def events(self, record: JobRecord, *, after: int, limit: int) -> list[JobEvent]:
-        """Return events of a job that are kept, in order; the first `limit` after a number."""
+        """Return the first `limit` kept events of a job after a number, in order."""
         newest, job_id = record.num_events, record.job.job_id
         first = max(after + 1, newest + 1 - KEPT_EVENTS, 1)
         last = min(newest, first + limit - 1)
@@ -82,7 +82,7 @@ class Pages:
                 JobEvent, (item.body for item in self._of(job_id, first=start, last=end)), job_id
             )
         ]
-        # One that was noted meanwhile may have taken the place of the oldest.
+        # A newer event may have overwritten the oldest meanwhile.
         return [event for event in found if first <= event.number <= last]
 
     def _of(

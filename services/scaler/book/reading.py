@@ -1,7 +1,7 @@
-"""Reading back what is stored: maybe by a newer version of Nitro, maybe damaged.
+"""Reading stored data, possibly damaged or from a newer version of Nitro.
 
-A record that cannot be read concerns its own job alone. Whoever asks for that job is told; what
-looks at all jobs names it in the log and goes on without it.
+An unreadable record affects only its own job. Requests for that job fail; scans of all jobs log it
+and skip it.
 """
 
 import logging
@@ -17,11 +17,11 @@ M = TypeVar("M", bound=Message)
 
 
 class UnreadableError(StoreError):
-    """Something stored cannot be read; the message names it and says what is wrong with it."""
+    """Stored data is unreadable; the message names it and the fault."""
 
 
 def parsed(kind: type[M], text: str, job_id: str) -> M:
-    """Return what is stored of a job.
+    """Parse a job's stored data.
 
     Raises:
         UnreadableError: It is no such thing.
@@ -38,5 +38,5 @@ def parsed(kind: type[M], text: str, job_id: str) -> M:
 
 
 def left_aside(job_id: str, error: UnreadableError) -> None:
-    """Name a job in the log that is gone on without."""
+    """Log a skipped job."""
     _LOG.error("job left aside", extra={"job": job_id, "why": str(error)})

@@ -1,4 +1,4 @@
-"""What the scaler remembers.
+"""The scaler's records.
 
 All of a job's state lives in one `JobRecord` with a version. Every write is one `Change` that
 takes effect as a whole.
@@ -28,12 +28,13 @@ from shared.contracts.views.jobs import JobSummary
 from shared.money.warmth import WarmUse
 
 AttemptKey = tuple[str, int, int, str]
-"""One launch: job id, round, attempt, lease id. A resumed job counts the attempts at its unfinished
-round anew, while actors of the first launch may still run."""
+"""One launch: job id, round, attempt, lease id. A resumed job counts attempts from 0 again, while
+actors of the first launch may still run.
+"""
 
 
 class LeaseRecord(Message):
-    """Who trains a job, and until when unless renewed."""
+    """The learner of a job, and the expiry unless renewed."""
 
     lease_id: Identifier
     learner_id: Identifier
@@ -41,7 +42,7 @@ class LeaseRecord(Message):
 
 
 class LaunchOutcome(Message):
-    """What became of the invocations of one (round, attempt), all of them accounted for."""
+    """The complete outcome of the invocations of one (round, attempt)."""
 
     counts: LaunchCounts
     requests: Count
@@ -49,12 +50,12 @@ class LaunchOutcome(Message):
     durations_s: tuple[NonNegativeFloat, ...]
     """Duration of each execution as AWS bills it, or would."""
     slowest_sample_s: NonNegativeFloat
-    """Longest a rollout took, both executions together if there were two."""
+    """Longest rollout, including a second execution."""
     slowest_evaluation_s: NonNegativeFloat
 
 
 class FunctionTimes(Message):
-    """What a rollout on a function takes: the calling, and each of its steps."""
+    """Time of a rollout on a function: the call's overhead, and each step."""
 
     step_s: NonNegativeFloat
     call_s: NonNegativeFloat
@@ -71,24 +72,24 @@ class OpenAttempt(Message):
     num_evaluations: Count = 0
     """Evaluation episodes among them; 0 in records of earlier versions."""
     num_own: Count = 0
-    """Actors that run on the learner's own cores beside them."""
+    """Additional actors on the learner's own cores."""
     own_s: NonNegativeFloat = 0.0
-    """From the plan to the end of what ran there; 0 until the round is over."""
+    """From the plan to the last end on own cores; 0 until the round is over."""
     reserved_usd: NonNegativeFloat
     warm: Count
     """Invocations that found provisioned concurrency ready."""
     cold: Count = 0
-    """Invocations beyond those and beyond environments an earlier launch of the job left idle: on
-    AWS they start cold."""
+    """Cold starts on AWS: invocations beyond those and beyond the job's idle environments."""
     kept_warm: Count | None = None
-    """Environments its job kept warm, as far as the deployment does; None in records of earlier
-    versions, in which that was the job's most actors."""
+    """Environments that its job kept warm; None in records of earlier versions, where it was the
+    job's most actors.
+    """
     pinged: Count = 0
     """Environments its job had pinged while they idled."""
     deadline_s: NonNegativeFloat | None = None
     """How long its learner waits at most; None in records of earlier versions."""
     open_rounds: PositiveInt = 1
-    """Rounds the job had open at a time, this one among them."""
+    """Number of the job's open rounds, including this one."""
     outcome: LaunchOutcome | None = None
     """None until every invocation has ended."""
     learner_s: NonNegativeFloat | None = None
@@ -96,7 +97,7 @@ class OpenAttempt(Message):
     update_s: NonNegativeFloat = 0.0
     """Its update's part of that; 0 where nothing was learned."""
     overhead_s: NonNegativeFloat = 0.0
-    """What publishing the policy and asking for the round took."""
+    """Seconds for publishing the policy and requesting the round."""
     held_s: NonNegativeFloat | None = None
     """Wall time billed to it, from the end of the round before it; None until it is over."""
 
@@ -110,39 +111,40 @@ class OpenGradients(Message):
     num_calls: Count
     reserved_usd: NonNegativeFloat
     num_billed: Count = 0
-    """Calls that ended, in the order of their ends, that the ledger has already."""
+    """Ended calls, in order, that are already in the ledger."""
 
 
 class LearnerStart(Message):
-    """The newest task that was asked for to train a job."""
+    """The newest requested task of a job."""
 
     number: PositiveInt
-    """How many have been asked for in all. With the job's id it names the request: repeated, the
-    same request starts nothing."""
+    """Number of requested tasks so far. With the job's id it identifies the request, so a repeat
+    starts nothing.
+    """
     at: Number
-    """When it was asked for, in Unix seconds."""
+    """Time of the request, in Unix seconds."""
     since: Number
-    """Since when the job has waited for a learner that was asked for."""
+    """Start of the wait for a requested learner."""
     vain: Count = 0
-    """Tasks before it, since then, that ended without taking the job."""
+    """Earlier tasks in this wait that ended without taking the job."""
     num_leases: Count
-    """Leases of the job by then."""
+    """Number of the job's leases at that time."""
     task: str | None = None
     """The task's ARN; None until ECS has said that it runs it."""
 
 
 class JobRecord(Message):
-    """One job and the scaler's book-keeping about it."""
+    """One job and the scaler's bookkeeping about it."""
 
     job: Job
     version: Count = 0
     position: Count = 0
-    """Of all jobs, in the order in which they were submitted."""
+    """Position among all jobs in order of submission."""
     idempotency_key: str | None = None
     """Under which it was submitted."""
     lease: LeaseRecord | None = None
     start: LearnerStart | None = None
-    """The task that trains it, or is to; None where learners are not started for jobs."""
+    """Its current or future task; None if learners are not started for jobs."""
     settled_usd: NonNegativeFloat = 0.0
     open_attempts: tuple[OpenAttempt, ...] = ()
     open_gradients: tuple[OpenGradients, ...] = ()
@@ -151,13 +153,13 @@ class JobRecord(Message):
     reported_lines: Count = 0
     """Ledger lines the learner has been told of."""
     accounted_until: float | None = None
-    """Wall time from which on time-based items are not billed yet; None without a learner."""
+    """Start of the unbilled wall time; None without a learner."""
     held_carry_s: NonNegativeFloat = 0.0
-    """Time earlier leases held the job that is not billed yet."""
+    """Unbilled time of earlier leases."""
     finished_lease_id: Identifier | None = None
-    """Lease under which the job ended, so that its learner may say so twice."""
+    """Lease under which the job ended, so that its learner may repeat the report."""
     wall_started_at: float | None = None
-    """First round since the job was last started; None before it."""
+    """Time of the first round since the last start; None before it."""
     wall_used_s: NonNegativeFloat = 0.0
     """Wall time of earlier starts."""
     longest_learner_s: NonNegativeFloat = 0.0
@@ -173,38 +175,38 @@ class JobRecord(Message):
     server_wall_s: dict[str, NonNegativeFloat] = {}
     """How long they would have taken on one server, by its size."""
     environments: Count = 0
-    """Most invocations of the job under way at a time so far, but for environments it let go of
-    since: that many are warm."""
+    """Most concurrent invocations so far, without environments released since: the number of warm
+    environments.
+    """
     warm: Count | None = None
     """Environments it keeps warm, as far as the deployment does; None before its first plan."""
     warm_since: float = 0.0
     """When that last changed, on the clock that bills the job."""
     closing_usd: NonNegativeFloat = 0.0
-    """What its last plan left of the budget for its end; 0 before the first, and after one that
-    ends it."""
+    """Money that its last plan reserved for the end; 0 before the first plan and after a final one.
+    """
     cold_pings: Count = 0
-    """Environments that pings for it found gone, and started, that are not billed yet."""
+    """Unbilled environments that its pings found gone and restarted."""
     function_times: FunctionTimes | None = None
     """Of its newest round that had functions; None before the first."""
     only_own: bool = False
-    """Whether its newest round runs on the learner's own cores alone: no environment is kept warm
-    for it then."""
+    """Whether its newest round runs only on own cores, so that it keeps no environment warm."""
     warm_use: WarmUse = WarmUse()
-    """What its rounds made of their environments, for `warm: auto`."""
+    """Its rounds' use of environments, for `warm: auto`."""
     final_evaluation: EvaluationResult | None = None
     exhausted: bool = False
     """Whether its learner has been told that the budget is used up; until it is resumed."""
     queued_at: float | None = None
-    """When its user last queued it: since then it may wait for a learner."""
+    """Time when its user last queued it."""
     rewinds: Count = 0
-    """How often a learner went back to an earlier round: what is known of later ones is void."""
+    """Number of returns to an earlier round; data of later rounds with a lower number is void."""
     num_events: Count = 0
     """Events noted so far, the submission not among them."""
     deleting: bool = False
-    """Whether its user has deleted it: from then on it can only go, whatever is left of it."""
+    """Whether its user has deleted it: from then on it can only be removed."""
 
     def held_by(self, lease_id: str) -> LeaseRecord:
-        """Return the lease that a call is made under.
+        """Return the lease of a call.
 
         Raises:
             ApiError: The caller does not hold the job (any more).
@@ -212,7 +214,7 @@ class JobRecord(Message):
         if self.lease is None or self.lease.lease_id != lease_id:
             raise conflict(
                 f"lease {hash_of_lease(lease_id)} on job {self.job.job_id} is lost: it expired or "
-                "was given up, or the job has ended"
+                "was returned, or the job has ended"
             )
         return self.lease
 
@@ -224,7 +226,7 @@ class JobRecord(Message):
 
     @property
     def demand(self) -> tuple[str, str | None, int | None] | None:
-        """By what capacity is kept on for it: state, lease and warm environments; None for none."""
+        """Its need for capacity: state, lease and warm environments; None for none."""
         if self.job.status in (*FINISHED, "checking"):
             return None
         lease_id = None if self.lease is None else self.lease.lease_id
@@ -232,16 +234,16 @@ class JobRecord(Message):
 
     @property
     def has_open_bills(self) -> bool:
-        """Whether anything was launched whose bill is not final."""
+        """Whether it has launches without a final bill."""
         return bool(self.open_bills)
 
     @property
     def open_bills(self) -> tuple[OpenAttempt | OpenGradients, ...]:
-        """What was launched and whose bill is not final."""
+        """Its launches without a final bill."""
         return (*self.open_attempts, *self.open_gradients)
 
     def settled_rounds(self, planned: int) -> int:
-        """Return how many of so many planned rounds, from the first, have their final bill."""
+        """Return how many of the planned rounds, from the first, have a final bill."""
         return min({planned, *(each.round for each in self.open_bills)})
 
     @property
@@ -256,14 +258,13 @@ class JobRecord(Message):
 
 
 class PlannedAttempt(Message):
-    """One launch of a round, as it was answered."""
+    """One launch of a round."""
 
     plan: RoundPlan
     lease_id: Identifier
     planned_at: float
     epoch: Identifier | None = None
-    """Names the process that made it, which alone launches it; None in records of earlier
-    versions."""
+    """The process that planned it, which alone launches it; None in records of earlier versions."""
     samples: tuple[Count, ...] | None = None
     """Actors it launched; None where that is all of the plan's, and in records of earlier
     versions."""
@@ -289,13 +290,14 @@ class RoundEntry(Message):
     round: Count
     attempts: tuple[PlannedAttempt, ...]
     ratio: FiniteFloat | None
-    """Convexity ratio measured in this round, None when there was none."""
+    """Convexity ratio measured in this round; None without one."""
     memory: NoiseMemory | None = None
-    """What the scaling policy's decision left behind for the next round's."""
+    """The scaling policy's memory for the next round."""
     result: RoundResult | None = None
     abandoned: bool = False
-    """Whether the job ended, and was resumed, before a result was heard of. The learner may have
-    finished the round all the same: its next request tells."""
+    """Whether the job ended and was resumed without a result of this round. The learner may still
+    have finished the round: its next request shows.
+    """
 
     @property
     def last(self) -> PlannedAttempt:
@@ -305,7 +307,7 @@ class RoundEntry(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One atomic write: the job's new record and what belongs to it."""
+    """One atomic write: the job's new record with its other changes."""
 
     record: JobRecord
     rounds: tuple[RoundEntry, ...] = ()
@@ -317,7 +319,7 @@ class Change:
 
 
 class IdempotencyEntry(Message):
-    """What a key was first used for."""
+    """The first use of a key."""
 
     key: str
     body_digest: str
@@ -325,7 +327,7 @@ class IdempotencyEntry(Message):
 
 
 class JobRow(Message):
-    """A job in short, as the list of all jobs has it."""
+    """A job's row in the list of all jobs."""
 
     summary: JobSummary
     is_live: bool

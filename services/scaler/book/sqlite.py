@@ -42,13 +42,13 @@ class SqliteTable:
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)  # what SQLite lays beside it takes its mode
+            path.touch(mode=0o600)  # SQLite's side files inherit its mode
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error) from error
         try:
-            # NORMAL keeps every commit through a crash of this process; only a power cut may lose
-            # the newest ones, and then a round is at most decided and launched again.
+            # NORMAL keeps every commit through a crash of this process. Only a power cut may lose
+            # the newest commits; then a round may be decided and launched again.
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
             self._connection.execute(SCHEMA)
@@ -110,7 +110,7 @@ class SqliteTable:
                 raise self._unusable(error) from error
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call at once: a write takes 0.1 ms, which a thread would take to begin."""
+        """Run a call directly: a write takes 0.1 ms, as long as starting it on a thread."""
         return call()
 
     def close(self) -> None:

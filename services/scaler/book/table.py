@@ -1,7 +1,7 @@
-"""What keeps the scaler's memory: items by two keys, read one by one or in order, written whole.
+"""The scaler's storage: items by two keys, read singly or in order, written atomically.
 
 A SQLite file and a DynamoDB table both stand behind `Table`, with one layout (`layout`), so that
-every test on a file tries what runs on AWS.
+tests on a file cover the layout on AWS.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,11 +11,11 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 Key = tuple[str, str]
-"""Partition, and place in it."""
+"""Partition and sort key."""
 Expected = Mapping[Key, int | None]
-"""Versions that items must have for a write to take effect; None where there must be none."""
+"""Required versions of items for a write; None if the item must not exist."""
 MAX_ITEMS = 100
-"""Items of one write, those that are only expected included: as many as DynamoDB takes."""
+"""Most items of one write, including those that are only checked: DynamoDB's limit."""
 LAST = "~"
 """Greater than any letter and digit, for the end of a range of names."""
 
@@ -34,14 +34,14 @@ class StoreError(RuntimeError):
 
 
 class ConflictError(RuntimeError):
-    """An item is not as it was expected: somebody else has written it."""
+    """An item has another version than expected: another process has written it."""
 
 
 class Table(Protocol):
-    """Items, durable, for any thread. Where it cannot be used, `StoreError` is raised."""
+    """Durable items, thread-safe. Failures raise `StoreError`."""
 
     def get(self, key: Key) -> Item | None:
-        """Return an item as it is now."""
+        """Return an item's current value."""
 
     def query(
         self,
@@ -54,7 +54,7 @@ class Table(Protocol):
     ) -> Iterator[Item]:
         """Yield the items of a partition from one name to another, both included, in order.
 
-        They are read `page` at a time, as they are needed.
+        They are read lazily, `page` at a time.
         """
 
     def write(self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected) -> None:
@@ -65,7 +65,7 @@ class Table(Protocol):
         """
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Return what a call that uses the table returns; the loop does not wait for a network."""
+        """Run a call on the table without blocking the loop on a network."""
 
     def close(self) -> None:
         """Release files and connections."""
@@ -75,7 +75,7 @@ def require_room(puts: Sequence[Item], deletes: Sequence[Key], expect: Expected)
     """Refuse a write that is larger than `MAX_ITEMS`.
 
     Raises:
-        StoreError: It is.
+        StoreError: The write is too large.
     """
     size = len({item.key for item in puts}.union(deletes, expect))
     if size > MAX_ITEMS:

@@ -1,4 +1,4 @@
-"""What is written about a job: whole, or ahead of it in steps that leave no round in part.
+"""Writes of a job: atomic, with large deletions in earlier steps that leave no partial round.
 
 Plain functions: the book calls them by `look`.
 """
@@ -24,16 +24,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class FencedError(StoreError):
-    """Somebody else writes the same table: this process writes nothing more."""
+    """Another process writes the same table: this process stops writing."""
 
 
 class Writes(Pages):
-    """Writes to a table that is ours alone."""
+    """Exclusive writes to a table."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         self.on_fenced: Callable[[], None] = lambda: None
-        """Called once somebody else is found to write the same table."""
+        """Called when another process writes the same table."""
         self.fenced = False
 
     def _write_change(self, change: Change, puts: Sequence[Item], guard: Expected) -> None:
@@ -73,10 +73,10 @@ class Writes(Pages):
     def _delete_ahead(
         self, groups: Sequence[Sequence[Key]], guard: Expected, *, room: int
     ) -> list[Key]:
-        """Delete what has no `room` in the write that follows; return the rest.
+        """Delete the items that exceed the `room` of the next write; return the rest.
 
-        Only while the job is as it was, in order, and no group in part: an interruption leaves the
-        job with fewer rounds of those it was to lose, and the same decision once more.
+        It checks the job's version and deletes whole groups in order. So an interruption leaves a
+        valid job with fewer of the doomed rounds, and the decision is repeated.
         """
         keys: list[Key] = []
         for group in groups:

@@ -1,1 +1,1 @@
-"""What is kept on: warm environments and the learners."""
+"""Capacity: warm environments and learners."""

@@ -1,12 +1,11 @@
-"""How much capacity the jobs are worth: warm actors and learners, decided from values alone.
+"""The capacity for the jobs: warm environments and learners, decided from values alone.
 
-Both are billed while they are on, used or not, so both exist exactly as long as a job does, and no
-more environments are warm than its jobs' rounds can still need. A job counts from the moment it is
-queued where its learner has to be started first, and from its lease where a learner is always
-there. Environments warm up while its learner starts, which takes a minute or more, and not while it
-waits for others to make room. A job that has reached its time limit, or all its money, counts no
-more: a stuck one costs a bounded sum. A queued job has no such limit: it may wait for longer behind
-others. How long it waits for a learner that was asked for is bounded elsewhere.
+Both are billed while they are on, used or not. So they exist only as long as a job does, and warm
+environments never exceed the jobs' remaining needs. If its learner has to be started, a job counts
+from its submission; otherwise from its lease. Environments warm up while its learner starts, which
+takes a minute or more, but not while the job waits for room. A job that has reached its time limit
+or its budget no longer counts, so a stuck job has a bounded cost. A queued job has no such limit.
+Its wait for a requested learner is bounded elsewhere.
 """
 
 import math
@@ -20,36 +19,37 @@ from shared.contracts.jobs import JobStatus
 LIVE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 """Jobs that have not ended."""
 ALWAYS_UNRESERVED = 100
-"""Concurrent executions Lambda wants left to functions without any reservation."""
+"""Concurrent executions that Lambda requires to stay unreserved."""
 GRACE_S = 600.0
-"""Past its time limit a job is told to stop; this much later capacity ends anyway. Of its budget it
-is told while there is money for its end, so it has no such time beyond that."""
+"""At its time limit a job is asked to stop; this much later its capacity ends anyway. At its budget
+there is no grace, because it is asked while money for its end remains.
+"""
 WARM_BEFORE_LEASE_S = 900.0
-"""How long environments are kept warm for a job without a learner: as long as one takes to start.
-Where none is to be had they would wait for days, at no job's expense."""
+"""How long environments stay warm for a job without a learner: the time of its start. If no learner
+is available, they would otherwise wait for days, in no job's bill.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRule:
-    """What the settings say about capacity."""
+    """The settings of capacity."""
 
     provisioned: int
     """Most environments kept warm; 0 is none."""
     starts_learner: bool
     """Whether learners exist only while jobs do, and are started for them."""
     longest_job_s: float
-    """Longest a job may wait, or run, on capacity it keeps on."""
+    """Longest time that a job may wait or run with capacity."""
     reserved: int | None
     """Concurrency reserved for the actor function; None when it shares the account's."""
     spent_at: Callable[[JobRecord, float], float]
-    """When nothing is left of a job's budget, seen from now, if nothing else happens to it; both
-    Unix seconds."""
+    """Returns when a job's budget will be used up, seen from now; both in Unix seconds."""
     client_grace_s: float = 60.0
     """How long an external job waits for its client."""
 
 
 def environments_wanted(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> int:
-    """Return how many environments the jobs that have not ended are worth keeping warm."""
+    """Return how many environments to keep warm for the unfinished jobs."""
     warm = sum(
         kept_warm(record)
         for record in jobs
@@ -64,10 +64,10 @@ def environments_allowed(
     """Return how many of the wanted environments may be kept warm.
 
     Args:
-        wanted: What the jobs are worth.
+        wanted: Number for the jobs.
         rule: Names the function's own reservation, if it has one.
         configured: Provisioned concurrency the alias has now, which needs no more room.
-        unreserved: Concurrent executions no function has reserved; None when nobody had to ask.
+        unreserved: Unreserved concurrent executions; None if not needed.
     """
     if rule.reserved is not None:
         return min(wanted, rule.reserved)
@@ -77,7 +77,7 @@ def environments_allowed(
 
 
 def allowed_until(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> dict[str, float]:
-    """Return until when each of the jobs that may keep capacity on may at most.
+    """Return the latest end of capacity for each job that may have it.
 
     Returns:
         Unix seconds, by the job's id.
@@ -86,12 +86,12 @@ def allowed_until(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> 
 
 
 def is_held(record: JobRecord, now: float) -> bool:
-    """Whether a learner has a job in hand."""
+    """Whether a learner trains a job."""
     return record.lease is not None and record.lease.expires_at > now
 
 
 def limits_at(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> dict[str, float]:
-    """Return when each job that has not ended has had its time, or its money.
+    """Return when each unfinished job reaches its time limit or its budget.
 
     Returns:
         Unix seconds, by the job's id.
@@ -100,7 +100,7 @@ def limits_at(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> dict
 
 
 def clients_gone_at(jobs: Sequence[JobRecord], rule: CapacityRule) -> dict[str, float]:
-    """Return when each external job ends for want of its client, unless that is heard of before.
+    """Return when each external job ends unless its client is heard from.
 
     Returns:
         Unix seconds, by the job's id. A job that was asked to stop waits for no new client.
@@ -122,7 +122,7 @@ def counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
     status = record.job.status
     if status not in LIVE:
         return False
-    # An external job is nobody's before its client leases it.
+    # An external job has no learner before its client leases it.
     started = rule.starts_learner and record.job.learner != "external"
     if status == "queued" and not started:
         return False
@@ -130,7 +130,7 @@ def counts(record: JobRecord, rule: CapacityRule, now: float) -> bool:
 
 
 def _has_learner(record: JobRecord, now: float) -> bool:
-    """Whether a learner has a job, had it just now, or was asked for not too long ago."""
+    """Whether a job has a learner, recently had one, or recently requested one."""
     start, lease = record.start, record.lease
     lately = [] if lease is None else [lease.expires_at]
     if start is not None and start.at >= queued_at(record):
@@ -139,9 +139,9 @@ def _has_learner(record: JobRecord, now: float) -> bool:
 
 
 def _ends_by(record: JobRecord, rule: CapacityRule, now: float) -> float:
-    """Return when a job's time is up, or its money.
+    """Return when a job reaches its time limit or its budget.
 
-    Its time begins with its first round; before that, with the learner that holds it.
+    Its time begins with its first round, or before that with its learner's lease.
     """
     begun = record.wall_started_at
     if begun is None:

@@ -1,4 +1,4 @@
-"""The learners' tasks in ECS: listed, run and stopped. It blocks while ECS answers.
+"""The learners' tasks in ECS: list, run and stop. Calls block.
 
 Tasks are of one family for each kind of learner. ECS runs the family's newest revision, and a task
 that runs keeps its own: a deployment interrupts no job.
@@ -18,7 +18,7 @@ from shared.contracts.learner_kind import MachineKind
 from shared.contracts.learner_task import LearnerTask
 
 CONTAINER = "learner"
-"""The container of a task that is told its job."""
+"""The container that gets the job's id."""
 _TRIES = 2
 _MAX_REASON = 300
 _MAX_TOKEN = 64
@@ -27,12 +27,12 @@ _SPOT = "FARGATE_SPOT"
 
 
 class LearnerCapacityError(RuntimeError):
-    """ECS cannot be asked, or does not do as it is told; the message says what it answered."""
+    """ECS is unreachable or refuses; the message quotes its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerTasks:
-    """What a deployment has for the learners' tasks."""
+    """A deployment's resources for the learners' tasks."""
 
     cluster: str
     families: Mapping[MachineKind, str]
@@ -59,7 +59,7 @@ class EcsTasks:
         )
 
     def found(self) -> tuple[FoundTask, ...]:
-        """Return all tasks of learners that run, or are about to.
+        """Return all running and starting tasks of learners.
 
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses.
@@ -80,7 +80,7 @@ class EcsTasks:
     def run(self, kind: MachineKind, job_id: str, number: int, size: LearnerTask) -> str:
         """Run the task of a job; return its ARN.
 
-        A request with the same number, of the same job, is answered with the same task.
+        Repeating a request with the same job and number returns the same task.
 
         Raises:
             LearnerCapacityError: ECS cannot be reached, refuses, or has no room.
@@ -102,7 +102,7 @@ class EcsTasks:
         return str(answer["tasks"][0]["taskArn"])
 
     def stop(self, arn: str, why: str) -> None:
-        """Stop a task; it has two minutes to hand its job back.
+        """Stop a task; it has two minutes to return its job.
 
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses.
@@ -129,8 +129,8 @@ class EcsTasks:
         return {
             "subnets": list(self._deployed.subnets[kind]),
             "securityGroups": [self._deployed.security_group],
-            # A task on Fargate pulls its own image, and a NAT gateway would cost more than it does.
-            # On a machine of ours none can have a public address.
+            # A Fargate task pulls its own image; a NAT gateway would cost more than its public
+            # address. Tasks on our own machines cannot have one.
             "assignPublicIp": "ENABLED" if kind == "cpu" else "DISABLED",
         }
 

@@ -1,7 +1,7 @@
-"""The scaler's sign of life for the dead-man switch: one item in the jobs table.
+"""The scaler's heartbeat for the dead-man switch: one item in the jobs table.
 
-The switch runs outside the scaler and shares no code with it; these names are what they agree on,
-and `tests/lifecycle` runs one against the other.
+The switch runs outside the scaler and shares no code with it; these names are their contract, and
+`tests/lifecycle` tests one against the other.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ _MAX_REASON = 300
 
 
 class HeartbeatError(RuntimeError):
-    """The sign of life could not be given; the message names the table."""
+    """The heartbeat could not be written; the message names the table."""
 
 
 class Heartbeat:
-    """Writes into a DynamoDB table when the scaler lived (`at`), and until when what may be on.
+    """Writes the scaler's time (`at`) and the allowed ends of capacity into a DynamoDB table.
 
-    `jobs` says so of the learner of each job. `until`, the latest of them, is for environments kept
-    warm. All are Unix seconds; 0 means off.
+    `jobs` has the end of each job's learner. `until`, their maximum, is for warm environments. All
+    are Unix seconds; 0 means off.
     """
 
     def __init__(self, threads: OffLoop, *, table: str, region: str, timeout_s: float) -> None:
@@ -43,7 +43,7 @@ class Heartbeat:
         )
 
     async def beat(self, *, at: float, until: Mapping[str, float]) -> None:
-        """Say that the scaler lived at `at`, and until when each job may keep capacity on.
+        """Write a heartbeat at `at`, with the latest end of each job's capacity.
 
         Raises:
             HeartbeatError: DynamoDB cannot be reached or refuses.

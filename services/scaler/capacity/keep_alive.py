@@ -1,10 +1,9 @@
-"""Pings: what keeps environments of earlier rounds warm between rounds that need fewer, or none.
+"""Pings keep environments of earlier rounds warm while rounds need fewer, or none.
 
-Lambda lets go of an environment that idles for some minutes. As many pings as there are idle ones
-are sent together, each long enough that none of them finds one free that another has just left.
-An environment that a ping finds gone is started by it. The jobs that it is kept for are told.
-Those that rounds keep busy need none: nothing is sent while as many as are to be kept have worked
-at the same time within the last minutes.
+Lambda removes an environment after some idle minutes. One ping per idle environment is sent at the
+same time. Each ping lasts long enough that no two share an environment. A ping that finds its
+environment gone starts a new one, which is reported to its jobs. Busy environments need no pings:
+none is sent if enough environments worked concurrently in the last minutes.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def environments_to_keep(jobs: Sequence[JobRecord], rule: CapacityRule, now: float) -> int:
-    """Return how many environments are to be kept: started once, and of use to a job in hand."""
+    """Return how many environments to keep: already started, and useful to a current job."""
     return sum(
         min(record.environments, kept_by_pings(record))
         for record in jobs
@@ -40,40 +39,40 @@ def environments_to_keep(jobs: Sequence[JobRecord], rule: CapacityRule, now: flo
 
 @dataclass(kw_only=True, eq=False)
 class KeepAlive:
-    """Pings idle environments when it is time."""
+    """Pings idle environments when due."""
 
     invoker: ActorInvoker
     launches: Launches
     metrics: Metrics
     every_s: float
-    """How long an environment may idle; infinity is for ever."""
+    """How long an environment may idle; infinity for no limit."""
     timeout_s: float
-    """The function's: a ping that lasted as long would end its environment."""
+    """The function's time-out: a ping that reached it would end its environment."""
 
     _started: int = 0
     _pings: asyncio.Task[None] | None = None
 
     def take_started(self) -> int:
-        """Return how many environments pings found gone, and started, since it was last asked."""
+        """Return how many environments pings found gone and restarted since the last call."""
         started, self._started = self._started, 0
         return started
 
     def look(self, num: int) -> float:
-        """See to it that `num` environments stay; return in how many seconds to look again."""
+        """Keep `num` environments alive; return the seconds until the next check."""
         if not num or math.isinf(self.every_s):
             return math.inf
         in_use, now = self.launches.in_use, time.monotonic()
         last = in_use.last(num)
         if math.isinf(last):
-            # They are of an earlier process. It may have pinged them just now, or they may still
-            # be at work for it: one that starts again and again must not send more than is billed.
+            # An earlier process may just have pinged them, or they may still work for it: repeated
+            # restarts must not send more pings than are billed.
             in_use.note(num, now)
             return self.every_s
         due_in_s = last + self.every_s - now
         if due_in_s > 0:
             return due_in_s
         idle = num - self.launches.flights.in_flight()
-        # Pings that have not ended hold their environments: more would queue before rollouts.
+        # Running pings occupy their environments: more would queue before rollouts.
         if idle > 0 and (self._pings is None or self._pings.done()):
             hold_s = ping_s(idle, timeout_s=self.timeout_s)
             self._pings = asyncio.ensure_future(self.invoker.ping(idle, hold_s, self._ended))

@@ -1,4 +1,4 @@
-"""Which learners have asked for work lately, and why none takes a job that waits for one."""
+"""Recently seen learners, and why none takes a waiting job."""
 
 import math
 from collections.abc import Sequence
@@ -10,16 +10,15 @@ from shared.contracts.jobs import JobStatus
 from shared.contracts.learner_kind import MachineKind
 
 SILENT_S = 20.0
-"""How long a queued job hears of no learner before it says so. A learner asks every second; one
-that is just started loads its libraries first."""
+"""How long no learner may ask before a queued job reports it. A learner asks every second; a new
+one loads its libraries first.
+"""
 _FORGOTTEN_S = 60.0
-"""After so long without a word a learner, and what kept it from work, count no more."""
+"""Silence after which a learner and its trouble no longer count."""
 _MOST = 100
 _WAITING: tuple[JobStatus, ...] = ("queued", "running")
 """A job whose learner is lost is still running."""
-_NOBODY = (
-    "a learner: none asks for work; see whether one runs, and what its log and its /readyz say"
-)
+_NOBODY = "a learner: none asks for work; check that one runs, its log and its /readyz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +30,10 @@ class _Heard:
 
 
 class LearnersHeard:
-    """What each learner said when it last asked for work."""
+    """Each learner's last request for work."""
 
     def __init__(self, *, since: float) -> None:
-        """Begin with none heard of since a time in Unix seconds."""
+        """Begin without any learner since a time in Unix seconds."""
         self._since = since
         self._heard: dict[str, _Heard] = {}
 
@@ -47,7 +46,7 @@ class LearnersHeard:
         *,
         job_id: str | None = None,
     ) -> bool:
-        """Take what a learner said; return whether it is able or unable to work since now."""
+        """Record a learner's request; return whether its ability to work has changed."""
         before = self._heard.get(learner_id)
         heard = {name: each for name, each in self._heard.items() if now < each.at + _FORGOTTEN_S}
         newest = sorted(heard.items(), key=lambda item: item[1].at)[-_MOST:]
@@ -56,7 +55,7 @@ class LearnersHeard:
         return trouble != (None if before is None else before.trouble)
 
     def trouble_with(self, job_id: str, now: float) -> str | None:
-        """Return what keeps the learner that was started for a job from training it, if it said."""
+        """Return the reported trouble of the learner that was started for a job."""
         own = [h for h in self._heard.values() if h.job_id == job_id and now < h.at + _FORGOTTEN_S]
         newest = max(own, key=lambda heard: heard.at, default=None)
         if newest is None or newest.trouble is None:
@@ -66,7 +65,7 @@ class LearnersHeard:
     def why_waits(
         self, jobs: Sequence[JobRecord], kind: MachineKind, now: float
     ) -> tuple[str | None, float]:
-        """Return why none of the learners that are always there takes the jobs that wait for one.
+        """Return why none of the permanent learners takes the waiting jobs.
 
         Args:
             jobs: All that have not ended.
@@ -77,7 +76,7 @@ class LearnersHeard:
             The reason, None where there is none, and in how many seconds there may be one.
         """
         waiting = [r for r in jobs if r.job.learner == kind and r.job.status in _WAITING]
-        # One learner may train every kind: as long as any is at work, its turn may come.
+        # One learner may train every kind: while any works, the job's turn may come.
         held = any(is_held(record, now) for record in jobs if record.job.learner != "external")
         if not waiting or held:
             return None, math.inf

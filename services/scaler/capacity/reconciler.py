@@ -1,13 +1,13 @@
-"""Keeps what is on at what the jobs are worth: looks at start, after every change, every minute.
+"""Reconciles capacity with the jobs: at start, after every change and every minute.
 
-It is a task of its own: no round ever waits for it, and when AWS refuses, actors merely
-start cold and the learner comes later. Every look compares what is wanted with what is configured,
-so it does not matter which of its steps an earlier process died after. What fails is tried again at
-the next look and shows in metrics and readiness until it works.
+It is a separate task, so no round waits for it. If AWS refuses, actors only start cold and the
+learner comes later. Every run compares the wanted with the configured state, so an earlier process
+may have died at any step. Failures are retried at the next run, and show in metrics and readiness
+until they are resolved.
 
-Idle environments that are kept without being paid for are pinged from here, too.
+It also pings idle environments.
 
-Before anything is opened the heartbeat says so: the dead-man switch must not take it for forgotten.
+The heartbeat announces capacity before it is opened, so that the dead-man switch does not close it.
 """
 
 import asyncio
@@ -46,23 +46,23 @@ from shared.service.threads import essential_task
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 2.0
-"""While environments warm up: how soon their number is looked at again."""
+"""While environments warm up: interval of checks of their number."""
 _EXPECTED = (LambdaApiError, LearnerCapacityError, HeartbeatError, StoreError)
-_AGAIN = "failed at the last look and is tried again at the next; the scaler's log says why"
+_AGAIN = "failed at the last reconciliation and will be retried; the scaler's log says why"
 
-_UNANNOUNCED = "nothing is opened before the heartbeat says so"
+_UNANNOUNCED = "nothing is opened without a heartbeat"
 
 _Step = Callable[[Sequence[JobRecord]], Awaitable[str | None]]
 
 
 class Alarm:
-    """What the reconciler sleeps on."""
+    """The reconciler's timer."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def ring(self) -> None:
-        """Wake the sleeper, or whoever sleeps next."""
+        """Wake the current or the next sleeper."""
         self._event.set()
 
     async def sleep(self, timeout_s: float) -> None:
@@ -83,19 +83,19 @@ class CapacityReconciler:
     rule: CapacityRule
     function: LambdaFunction
     staffing: Staffing | None
-    """Starts learners for jobs; None where they are always there."""
+    """Starts learners for jobs; None if they are permanent."""
     heartbeat: Heartbeat | None
-    """None where no dead-man switch listens."""
+    """None without a dead-man switch."""
     metrics: Metrics
     now: Callable[[], float]
     expire: Callable[[str, str | None, Callable[[JobRecord], bool] | None], Awaitable[None]]
-    """Ends a job that nobody trains: that had its time, or failed for a reason."""
+    """Ends a job without a learner, at its time limit or with an error."""
     forsake: Callable[[str], Awaitable[None]]
     """Ends an external job whose client is gone, unless it is back."""
     keep_alive: KeepAlive
-    """Keeps idle environments from being let go of."""
+    """Keeps idle environments alive."""
     every_s: float
-    """Time between two looks when nothing happens."""
+    """Interval without events."""
     alarm: Alarm
 
     def __post_init__(self) -> None:
@@ -113,16 +113,16 @@ class CapacityReconciler:
 
     @property
     def ready(self) -> int:
-        """Environments that are warm, as last seen."""
+        """Warm environments, as last read."""
         return self._ready
 
     @property
     def problems(self) -> dict[str, str]:
-        """What is not as it should be, by name; empty when all is well."""
+        """Degraded parts, by name; empty if all is well."""
         return dict(self._problems)
 
     def heard_from(self, asked: LeaseRequest) -> None:
-        """Take what a learner said when it asked for work."""
+        """Record a learner's request for work."""
         said = self._heard.note(
             asked.learner_id, asked.kind, asked.trouble, self.now(), job_id=asked.job_id
         )
@@ -130,22 +130,22 @@ class CapacityReconciler:
             self.reconcile()
 
     def shown(self, job: Job) -> Job:
-        """Return a job with why no learner takes it, as last seen."""
+        """Return a job with its reason to wait for a learner, as last determined."""
         why = self._job_waits.get(job.job_id) or self._waits.get(job.learner)
         if why is None or job.waits_for is not None or job.status in (*FINISHED, "checking"):
             return job
         return job.model_copy(update={"waits_for": Wait(reason=why)})
 
     def start(self) -> None:
-        """Begin, with a look at what an earlier process left."""
+        """Start, with a reconciliation of an earlier process's state."""
         self._task = essential_task("capacity", self._run())
 
     def reconcile(self) -> None:
-        """Look again soon: jobs have come or ended, or keep another number warm."""
+        """Reconcile soon: jobs were added or ended, or need another number of warm environments."""
         self.alarm.ring()
 
     async def close(self) -> None:
-        """End; what is configured stays for the next process to reconcile."""
+        """End; the next process reconciles the configured state."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -159,7 +159,7 @@ class CapacityReconciler:
             await self.alarm.sleep(await self._look())
 
     async def _look(self) -> float:
-        """Make one round of all steps; return after how long to look again."""
+        """Run all steps once; return the seconds until the next run."""
         problems: dict[str, str] = {}
         self._next_end_in_s = math.inf
         staffing: dict[str, _Step] = {}
@@ -183,7 +183,7 @@ class CapacityReconciler:
                 try:
                     problem = await step(self.book.with_status(LIVE))
                 except Exception as error:
-                    # The task outlives every surprise: one refusal must not leave the rest on.
+                    # The task survives every error: one refusal must not leave the rest on.
                     problem = self._failed(name, error)
                 if problem is not None:
                     problems[name] = problem
@@ -202,17 +202,17 @@ class CapacityReconciler:
             self._announced = True
 
     async def _warm(self, jobs: Sequence[JobRecord]) -> str | None:
-        """Bring provisioned concurrency to what is wanted; say if the account leaves less."""
+        """Adjust provisioned concurrency; report if the account allows less."""
         found = await self.function.provisioned()
         configured, ready = found.asked, min(found.ready, found.asked)
-        # Of those that failed nothing comes by itself: the next look is early enough.
+        # Failed environments do not recover by themselves: the next run is early enough.
         self._asked, self._ready = ready if found.failed else configured, ready
         wanted = environments_wanted(jobs, self.rule, self.now())
         num = environments_allowed(wanted, self.rule)
         if num > configured:
             if not self._announced:
                 raise HeartbeatError(_UNANNOUNCED)
-            # Only growth needs the account's leave, so a quiet minute does not ask for it.
+            # Only growth needs the account's limit, so a quiet minute does not read it.
             unreserved = await self.function.unreserved_concurrency()
             num = environments_allowed(
                 wanted, self.rule, configured=configured, unreserved=unreserved
@@ -230,31 +230,33 @@ class CapacityReconciler:
         self.metrics.provisioned.set(num)
         self.metrics.provisioned_clipped.set(clipped)
         if found.failed:
-            return f"{configured - ready} environments did not start, tried again: {found.failed}"
+            return (
+                f"{configured - ready} environments did not start and are retried: {found.failed}"
+            )
         if not clipped:
             return None
         return (
-            f"{num} environments are kept warm and {clipped} more were wanted: the account leaves "
-            "no more; raise the Lambda quota 'Concurrent executions' (L-B99A9384)"
+            f"{num} environments are warm, {clipped} more were wanted but exceed the account's "
+            "limit; raise the Lambda quota 'Concurrent executions' (L-B99A9384)"
         )
 
     async def _ping(self, jobs: Sequence[JobRecord]) -> None:
-        """Have idle environments pinged, and tell jobs of those that pings had to start.
+        """Ping idle environments, and charge restarted ones to jobs.
 
-        Jobs that run side by side share environments: each of these is one job's, whichever.
+        Concurrent jobs share environments: each restart is charged to one of them.
         """
         self._cold_pings += self.keep_alive.take_started()
         for record in jobs:
             num = min(self._cold_pings, kept_by_pings(record))
             if num and is_held(record, self.now()):
-                # Where the store refuses, they are still there at the next look.
+                # If the store refuses, they are charged at the next run.
                 await self.book.change(record.job.job_id, partial(started_by_pings, num=num))
                 self._cold_pings -= num
         self._cold_pings = 0
         self._ping_in_s = self.keep_alive.look(environments_to_keep(jobs, self.rule, self.now()))
 
     async def _listen(self, jobs: Sequence[JobRecord]) -> str | None:
-        """Say why no learner takes the jobs that wait for one."""
+        """Report why no learner takes the waiting jobs."""
         if self.staffing is not None:
             return self._troubles(jobs)
         waits: dict[LearnerKind, str] = {}
@@ -267,7 +269,7 @@ class CapacityReconciler:
         return "; ".join(f"{kind} jobs wait for {why}" for kind, why in waits.items()) or None
 
     def _troubles(self, jobs: Sequence[JobRecord]) -> str | None:
-        """Say what keeps learners that were started for jobs from training them."""
+        """Report the trouble of learners that were started for jobs."""
         now = self.now()
         found = {
             record.job.job_id: self._heard.trouble_with(record.job.job_id, now)
@@ -279,7 +281,7 @@ class CapacityReconciler:
         return "; ".join(f"{job_id} waits for {why}" for job_id, why in troubles.items()) or None
 
     async def _staff(self, staffing: Staffing, jobs: Sequence[JobRecord]) -> str | None:
-        """Bring the learners' tasks to what the jobs are worth; say for what some of them wait."""
+        """Adjust the learners' tasks; report what some jobs wait for."""
         done = await staffing.look(jobs, may_run=self._announced)
         self._job_waits = done.waits
         self._next_end_in_s = min(self._next_end_in_s, done.look_in_s)
@@ -297,7 +299,7 @@ class CapacityReconciler:
         return f"{len(late)} reached their time limit (NITRO_LONGEST_JOB_S) or budget, and end"
 
     def _is_over(self, record: JobRecord) -> bool:
-        """Whether a job has had its time or its money, as it is by now."""
+        """Whether a job has reached its time limit or its budget by now."""
         now = self.now()
         return any(at <= now for at in limits_at([record], self.rule, now).values())
 
@@ -308,7 +310,7 @@ class CapacityReconciler:
             await self.forsake(job_id)
 
     def _past(self, ends: Mapping[str, float]) -> list[str]:
-        """Return the jobs whose end is past; note when the next end comes, for the next look."""
+        """Return the overdue jobs; note the time of the next end."""
         now = self.now()
         coming = (at - now for at in ends.values() if at > now)
         self._next_end_in_s = min(self._next_end_in_s, *coming, math.inf)

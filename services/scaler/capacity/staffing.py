@@ -1,7 +1,7 @@
-"""Runs and stops the learners' tasks as is decided, and keeps in each job's record which is its.
+"""Runs and stops the learners' tasks, and records each job's task.
 
-The number of a task is written before ECS is asked to run it, and its ARN once ECS has. Whatever a
-scaler died after, the next one repeats the request, which ECS answers with the same task.
+A task's number is written before the request to ECS, and its ARN after. If a scaler dies at any
+step, the next one repeats the request, and ECS returns the same task.
 """
 
 import logging
@@ -22,19 +22,19 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staffed:
-    """What came of a look at the learners' tasks."""
+    """The result of one run over the learners' tasks."""
 
     on: dict[MachineKind, int]
-    """Learners of each kind that are on, or under way."""
+    """Running or starting learners of each kind."""
     waits: dict[str, str] = field(default_factory=dict)
-    """What jobs without a task wait for, by their ids."""
+    """Reasons to wait of jobs without a task, by id."""
     look_in_s: float = math.inf
-    """When there may be something to do, unless something happens before."""
+    """Time of the next run, unless an event comes first."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Staffing:
-    """Keeps a task for each job that there is room for, and none for any other."""
+    """Keeps a task for each job with room, and stops all others."""
 
     book: Book
     ecs: EcsTasks
@@ -42,13 +42,13 @@ class Staffing:
     rule: TaskRule
     capacity: CapacityRule
     concurrency: Callable[[], int | None]
-    """Executions of the actor function at a time, as far as that is known."""
+    """Concurrent executions of the actor function, if known."""
     now: Callable[[], float]
     expire: Callable[[str, str | None, Callable[[JobRecord], bool] | None], Awaitable[None]]
-    """Ends a job that nobody trains."""
+    """Ends a job without a learner."""
 
     async def look(self, jobs: Sequence[JobRecord], *, may_run: bool) -> Staffed:
-        """Bring the tasks to what all jobs that have not ended are worth; run new ones if allowed.
+        """Adjust the tasks to all unfinished jobs; run new ones if allowed.
 
         Raises:
             LearnerCapacityError: ECS cannot be reached or refuses.
@@ -65,7 +65,7 @@ class Staffing:
             concurrency=self.concurrency(),
         )
         for arn, why in decided.stop.items():
-            # A job that is not known here may be the other scaler's.
+            # An unknown job may belong to another scaler.
             self.book.require_ours()
             _LOG.info("task of a learner is stopped", extra={"task": arn, "why": why})
             await self.threads.run(self.ecs.stop, arn, why)
@@ -84,9 +84,9 @@ class Staffing:
         self.ecs.close()
 
     async def _run(self, decided: TaskDecision) -> dict[str, str]:
-        """Run the tasks; return what jobs wait for that ECS has no room for.
+        """Run the tasks; return the reasons of jobs for which ECS has no room.
 
-        Once it has none for a kind, it is not asked for the jobs behind.
+        If it has none for a kind, later jobs of that kind are not requested.
         """
         refused: dict[MachineKind, str] = {}
         waits: dict[str, str] = {}
@@ -128,7 +128,7 @@ class Staffing:
     def _next_expiry_s(
         self, jobs: Sequence[JobRecord], found: Sequence[FoundTask], now: float
     ) -> float:
-        """Return when the first job loses a learner whose task is gone: then it gets another."""
+        """Return when the first job loses a learner whose task is gone, and gets a new one."""
         alive = {task.job_id for task in found}
         ends = (
             record.lease.expires_at - now

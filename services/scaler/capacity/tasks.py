@@ -1,10 +1,9 @@
-"""Which learners' tasks are run, stopped or given up on, decided from values alone.
+"""Which learners' tasks to run, stop or give up, decided from values alone.
 
-Each job has a task of its own. One is run for every job that capacity may be on for, the oldest job
-first, as far as there is room: learners of a kind, and concurrent executions for their actors. The
-other jobs wait in order, and are told for what. A task that ends while its job has not is followed
-by another one. A job waits for a bounded number of tasks that end without taking it, and for a
-bounded time; time without room does not count.
+Each job has its own task. Tasks run for the oldest jobs first, as far as there is room: learners of
+a kind, and concurrent executions for their actors. The other jobs wait in order, with a reason. A
+task that ends before its job is replaced. A job waits for a bounded number of tasks that end
+without taking it, and for a bounded time; time without room does not count.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,48 +14,48 @@ from services.scaler.capacity.decision import is_held, queued_at
 from shared.contracts.learner_kind import MACHINE_KINDS, MachineKind
 
 MOST_STARTS = 3
-"""Tasks that may end, one after the other, before one of them has leased the job."""
+"""Most tasks that may end in a row without leasing the job."""
 UNSEEN_S = 60.0
-"""How long ECS may take to list a task that it has said it runs."""
+"""How long ECS may take to list a confirmed task."""
 SILENT_S = 300.0
-"""A learner that has lost its job for so long, and does not ask for it again, hangs."""
+"""A learner hangs if it has lost its job and is silent for this long."""
 _WORDS: Mapping[MachineKind, str] = {"gpu": "with a GPU", "cpu": "on cores"}
 _SETTING: Mapping[MachineKind, str] = {"gpu": "most_gpu_learners", "cpu": "most_cpu_learners"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTask:
-    """A learner's task that ECS runs, or is about to."""
+    """A learner's task that ECS runs or starts."""
 
     arn: str
     job_id: str
-    """What it was started by."""
+    """Its `startedBy`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRule:
-    """What bounds the tasks."""
+    """The bounds on tasks."""
 
     most: Mapping[MachineKind, int]
-    """Learners of each kind at a time; a kind that is left out is not started."""
+    """Most learners of each kind; a missing kind is not started."""
     longest_wait_s: float
-    """Longest a job waits for a learner that was asked for."""
+    """Longest wait of a job for a requested learner."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TaskDecision:
-    """What is to be done now."""
+    """The actions to take now."""
 
     run: list[tuple[JobRecord, LearnerStart]] = field(default_factory=list)
-    """Tasks to run, in order, each with what the job's record says of it then."""
+    """Tasks to run, in order, each with the job's new record of it."""
     stop: dict[str, str] = field(default_factory=dict)
-    """Why, by the task's ARN."""
+    """Reasons by the task's ARN."""
     given_up: dict[str, str] = field(default_factory=dict)
-    """Why, by the job's id."""
+    """Reasons by the job's id."""
     waits: dict[str, str] = field(default_factory=dict)
-    """What a job without room waits for, by its id."""
+    """Reason to wait of a job without room, by its id."""
     on: dict[MachineKind, int] = field(default_factory=lambda: dict.fromkeys(MACHINE_KINDS, 0))
-    """Learners of each kind that are on, or asked for, without those in `run`."""
+    """Running and requested learners of each kind, without those in `run`."""
 
 
 def decide_tasks(
@@ -68,10 +67,10 @@ def decide_tasks(
     counts: Callable[[JobRecord], bool],
     concurrency: int | None = None,
 ) -> TaskDecision:
-    """Return what is to be done about the learners' tasks, all of which were found.
+    """Return the actions for all listed tasks of learners.
 
-    `jobs` are all that have not ended; `counts` says whether capacity may be on for one. Of the
-    actor function `concurrency` executions run at a time, as far as that is known.
+    `jobs` are all unfinished jobs; `counts` says whether a job may have capacity. `concurrency` is
+    the actor function's number of concurrent executions, if known.
     """
     made = TaskDecision()
     ours = [r for r in jobs if r.job.learner in rule.most and counts(r)]
@@ -95,7 +94,7 @@ def decide_tasks(
 
 
 def _is_on(record: JobRecord, now: float, *, listed: bool) -> bool:
-    """Whether a learner has the job in hand, or a task for it is under way: `listed` by ECS."""
+    """Whether a learner trains the job, or a task for it is `listed` by ECS."""
     start = record.start
     new = start is not None and start.task is not None and now < start.at + UNSEEN_S
     return listed or is_held(record, now) or (new and not _taken(record))
@@ -109,7 +108,7 @@ def _fill(
     *,
     room: int | None,
 ) -> None:
-    """Run tasks for as many jobs as there is room for, without overtaking."""
+    """Run tasks in order for as many jobs as there is room for."""
     on = dict(made.on)
     full: dict[MachineKind, str] = {}
     for record in wanting:
@@ -141,11 +140,11 @@ def _no_room(
     needs: int,
     room: int | None,
 ) -> dict[MachineKind, str]:
-    """Return why no more learners of a kind are started, if none are."""
+    """Return why no more learners of a kind can start, or None."""
     if on[kind] >= rule.most[kind]:
         return {
-            kind: f"a learner {_WORDS[kind]}: {on[kind]} are at work for jobs before it, which is "
-            f"the most of this deployment ({_SETTING[kind]})"
+            kind: f"a learner {_WORDS[kind]}: {on[kind]} work for earlier jobs, the maximum of "
+            f"this deployment ({_SETTING[kind]})"
         }
     if room is not None and needs > room and any(on.values()):
         return {
@@ -156,7 +155,7 @@ def _no_room(
 
 
 def _useless(record: JobRecord, tasks: Sequence[FoundTask], now: float) -> dict[str, str]:
-    """Return the tasks of a job that are of no use to it, with why."""
+    """Return a job's useless tasks, with reasons."""
     lease, start = record.lease, record.start
     if lease is not None and now >= lease.expires_at + SILENT_S and _taken(record):
         return {task.arn: "its learner has been silent for too long" for task in tasks}
@@ -167,9 +166,9 @@ def _useless(record: JobRecord, tasks: Sequence[FoundTask], now: float) -> dict[
 
 
 def _next_start(record: JobRecord, now: float, *, crowded: bool) -> LearnerStart:
-    """Return the task to ask for: the last one again, if ECS has not said that it runs it.
+    """Return the task to request: the last one again, if ECS has not confirmed it.
 
-    Where other learners are on, ECS may have no room for this one: that wait does not count.
+    If other learners run, ECS may have no room for this one; that wait does not count.
     """
     last = record.start
     if last is not None and _is_of_this_wait(record, last):
@@ -186,12 +185,12 @@ def _is_of_this_wait(record: JobRecord, start: LearnerStart) -> bool:
 
 
 def _taken(record: JobRecord) -> bool:
-    """Whether a learner has leased the job since its newest task was asked for."""
+    """Whether a learner has leased the job since the request for its newest task."""
     return record.start is not None and record.num_leases > record.start.num_leases
 
 
 def _has_waited(record: JobRecord, rule: TaskRule, now: float) -> bool:
-    """Whether the task that is on has not taken its job for too long."""
+    """Whether the running task has not taken its job for too long."""
     start = record.start
     if start is None or is_held(record, now) or not _is_of_this_wait(record, start):
         return False
@@ -206,13 +205,13 @@ def _no_learner(rule: TaskRule) -> str:
 
 
 def _least_actors(record: JobRecord) -> int:
-    """Return how many actors a job has at a time at least."""
+    """Return the fewest concurrent actors of a job."""
     spec = record.job.spec
     return spec.actors.min * min(spec.open_rounds, spec.stop.max_rounds)
 
 
 def kind_of(record: JobRecord) -> MachineKind:
-    """Return the kind of learner that a job is started one of."""
+    """Return the kind of learner to start for a job."""
     kind = record.job.learner
     assert kind != "external", "nobody starts its learner"
     return kind

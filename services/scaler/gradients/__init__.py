@@ -1,1 +1,1 @@
-"""Calls of learner functions: set aside money, launch, account."""
+"""Calls of learner functions: reserve money, launch, bill."""

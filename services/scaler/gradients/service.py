@@ -1,11 +1,11 @@
-"""Gradients by functions: the learner's call for them, answered as often as asked, launched once.
+"""Gradients by functions: the learner's idempotent call, launched once.
 
-Every request is held against the job's lease and its open rounds. Money for all calls of an update
-is reserved in the job's record with the first request of a round, before anything is launched. From
-there on a request costs no write: which numbers were launched is known to this process. One that
-was started anew does not know, bills what the earlier process reserved at its worst, and launches a
-request again that the learner still waits for. Of two gradients of one call the cache keeps the
-first. A round's calls under one lease are one flight.
+Every request is checked against the job's lease and its open rounds. The first request of a round
+reserves money for all calls of an update in the job's record, before any launch. Later requests
+need no write: this process remembers the launched numbers. A restarted process does not, so it
+bills the earlier reservation at its worst case, and relaunches requests for which the learner still
+waits. The cache keeps the first of two gradients of one call. A round's calls under one lease are
+one flight.
 """
 
 import logging
@@ -42,17 +42,17 @@ Ended = Sequence[tuple[GradientOutcome, float]]
 
 @dataclass(slots=True)
 class _Asked:
-    """What is known of a flight's requests; changed while nobody else may change the job."""
+    """The state of a flight's requests; changes need the job's turn."""
 
     known: set[int] = field(default_factory=set)
     """Their numbers."""
     room: int = 0
-    """Calls that money is set aside for and that are not launched."""
+    """Calls with reserved money that are not launched yet."""
 
 
 @dataclass(kw_only=True, eq=False)
 class GradientService:
-    """Takes requests for gradients, launches functions and books what they cost."""
+    """Handles requests for gradients, launches functions and books their costs."""
 
     book: Book
     invoker: Invoker[GradientTask, GradientReport]
@@ -70,11 +70,11 @@ class GradientService:
         self._asked: dict[AttemptKey, _Asked] = {}
 
     async def ask(self, job_id: str, round_index: int, request: GradientRequest) -> GradientGrant:
-        """Answer a request, and launch its functions, once.
+        """Answer a request, and launch its functions once.
 
         Raises:
             ApiError: There is no such job, the lease is lost, the round is not open, or the job
-                wants no gradients.
+                does not use functions.
         """
         async with self.book.turn(job_id) as turn:
             record = found(turn.record, "job", job_id)
@@ -84,10 +84,9 @@ class GradientService:
             return await self._answer(turn, key, request)
 
     async def close(self, job_id: str, *, before: float = math.inf, but: str = "") -> None:
-        """Let no more calls into a job's rounds, and book them once all have ended.
+        """Close a job's rounds to further calls, and book them when all calls have ended.
 
-        Rounds from `before` on stay open that the lease `but` is for. What the book refused before
-        is booked now.
+        Rounds from `before` under the lease `but` stay open. Refused bookings are retried now.
         """
         if not self.flights.of(job_id):
             return
@@ -96,10 +95,9 @@ class GradientService:
         await self.flights.catch_up(job_id)
 
     def end(self, record: JobRecord) -> None:
-        """Let no more calls into a job that has ended; `catch_up` books what has landed with it.
+        """Close an ended job to further calls; `catch_up` books landed flights.
 
-        What was reserved without an answer, and never launched, is freed. Nobody may change the job
-        meanwhile.
+        This frees reservations that were never launched. It needs the job's turn.
         """
         job_id = record.job.job_id
         self.flights.close_unlaunched(
@@ -108,7 +106,7 @@ class GradientService:
         self._close(job_id)
 
     async def adopt_orphans(self) -> None:
-        """Bill calls of an earlier process at their worst: nobody will hear of their end."""
+        """Bill calls of an earlier process at their worst case: their ends are unknown."""
         for record in self.book.with_open_bills():
             for each in record.open_gradients:
                 await self._bill((record.job.job_id, each.round, 0, each.lease_id), None)
@@ -140,10 +138,9 @@ class GradientService:
         return GradientGrant(request=number, granted=True, deadline_s=deadline_s)
 
     async def _reserve(self, turn: Turn, key: AttemptKey, asked: _Asked, at_least: int) -> str:
-        """Set money aside for an update's calls; return why not, if there is too little.
+        """Reserve money for an update's calls; return the reason if there is too little.
 
-        What ended of earlier updates in this round is billed with it, in place of what was set
-        aside for that.
+        Ended calls of earlier updates in this round are billed, which replaces their reservation.
         """
         flight, record = self.flights.get(key), turn.record
         assert record is not None
@@ -192,16 +189,16 @@ class GradientService:
                 vanished=outcome.failure == "vanished",
             )
         except CacheError as error:
-            # The learner then waits to the call's deadline instead.
+            # The learner then waits until the call's deadline.
             _LOG.warning("lost gradient not announced", extra={**identity, "why": str(error)})
 
     async def _book(self, flight: CallsFlight) -> None:
-        """Bill what is not billed of a round's calls, which have all ended."""
+        """Bill the unbilled rest of a round's calls, which have all ended."""
         await self._bill(flight.key, flight.ended)
         self._asked.pop(flight.key, None)
 
     async def _bill(self, key: AttemptKey, ended: Ended | None) -> None:
-        """Replace what is reserved for a round's calls by their bill; None is the worst one."""
+        """Replace the reservation for a round's calls by their bill; None means the worst case."""
 
         def decide(record: JobRecord) -> Change | None:
             reserve = _reserve_of(record, key)
@@ -250,13 +247,15 @@ def _tasks(key: AttemptKey, request: GradientRequest, *, deadline_at: float) -> 
 
 
 def _require_open(record: JobRecord, round_index: int) -> None:
-    """Refuse gradients of jobs that compute their own, and of rounds that are not open.
+    """Refuse gradients of jobs without functions, and of rounds that are not open.
 
     Raises:
         ApiError: The job or the round is none of those.
     """
     if not record.job.spec.learns_on_functions:
-        raise invalid(FieldError(field="request", message="the job's learner is no functions"))
+        raise invalid(
+            FieldError(field="request", message="the job's learner does not use functions")
+        )
     if all(each.round != round_index or each.held_s is not None for each in record.open_attempts):
         raise invalid(FieldError(field="round_index", message=f"round {round_index} is not open"))
 

@@ -28,4 +28,4 @@ def test_nothing_is_cut_on_a_narrow_terminal() -> None:
 
 def test_a_machine_that_is_busy_is_told() -> None:
     assert "busy" not in shown(a_job())
-    assert "computed for 40% of its time" in " ".join(shown(a_job(computing=0.4)).split())
+    assert "used the CPU for only 40% of its time" in " ".join(shown(a_job(computing=0.4)).split())

@@ -72,7 +72,7 @@ def test_what_no_learner_could_make_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(nitro.CommandError, match="^network: .* got Linear: give the class itself"):
         nitro.train("CartPole-v1", network=nn.Linear(4, 2), runs_dir=tmp_path)
-    with pytest.raises(nitro.CommandError, match="^network: .*no name at the top level"):
+    with pytest.raises(nitro.CommandError, match="^network: .*not at the top level"):
         nitro.train("CartPole-v1", network=lambda its: its, runs_dir=tmp_path)
     with pytest.raises(nitro.CommandError, match="--network: is for a local system"):
         nitro.train("CartPole-v1", network=net, api_url="http://127.0.0.1:9", runs_dir=tmp_path)

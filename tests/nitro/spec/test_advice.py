@@ -58,7 +58,7 @@ def test_environments_that_disturb_each_other_are_told_what_to_set() -> None:
     shared = HOPPER.model_copy(update={"repeats": "reused", "draws_globally": True})
     fields: dict[str, Any] = {"episodes": {"horizon": "limit"}, "steps_per_actor": 1024}
     why, _ = told(shared, **fields, envs_per_actor=2)
-    assert "global generators of Python or NumPy" in why
+    assert "global random generators of Python or NumPy" in why
     assert "set envs_per_actor to 1" in why
     assert not any("envs_per_actor" in line for line in told(shared, **fields))
 

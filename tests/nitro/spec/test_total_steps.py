@@ -40,7 +40,7 @@ def test_where_actors_decide_the_steps_nothing_is_promised() -> None:
 
 
 def test_more_steps_than_a_job_can_make_are_refused_by_the_name_of_the_option() -> None:
-    with pytest.raises(CommandError, match="--total-steps: 1,000,000,000,000 are more than"):
+    with pytest.raises(CommandError, match="--total-steps: 1,000,000,000,000 exceeds"):
         rounds_for(job(samples_per_round=2048), 10**12)
 
 

@@ -143,11 +143,11 @@ def test_a_viewer_looks_and_does_nothing(start_scaler: StartScaler) -> None:
                     else:
                         assert response.status_code == 403, (method, path)
                         problem = Problem.model_validate_json(response.content)
-                        assert "may only look" in problem.detail
+                        assert "is read-only" in problem.detail
         assert scaler.job(job_id).status == "queued"
 
 
 def test_both_tokens_may_not_be_one() -> None:
     one = SecretStr("same")
-    with pytest.raises(TokenError, match="viewers could act"):
+    with pytest.raises(TokenError, match="viewers could change jobs"):
         load_tokens(Settings(token=one, viewer_token=one))

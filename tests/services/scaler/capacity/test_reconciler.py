@@ -179,7 +179,9 @@ def test_environments_that_fail_to_start_are_told_of_and_asked_for_again(
         wait_provisioned(lambdas, 4)
         wait_looked(scaler, lambdas)
         problem = scaler.parts.capacity.problems["provisioned_concurrency"]
-        assert problem.startswith("4 environments did not start, tried again: FUNCTION_ERROR_INIT")
+        assert problem.startswith(
+            "4 environments did not start and are retried: FUNCTION_ERROR_INIT"
+        )
         assert set(lambdas.provision_calls) == {4}
         assert len(lambdas.provision_calls) > 1
         lambdas.provision_failure = None

@@ -161,8 +161,8 @@ def test_no_more_run_than_may_and_the_rest_waits_in_order_and_is_told() -> None:
     made = decide([*reversed(jobs), queued("d", position=9)], gpu=2)
     assert [record.job.job_id for record, _ in made.run] == ["a", "b", "d"]
     assert made.waits == {
-        "c": "a learner with a GPU: 2 are at work for jobs before it, which is the most of this "
-        "deployment (most_gpu_learners)"
+        "c": "a learner with a GPU: 2 work for earlier jobs, the maximum of this deployment "
+        "(most_gpu_learners)"
     }
 
 
