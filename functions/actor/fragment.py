@@ -4,7 +4,8 @@ An episode in which an observation or a reward is not finite is *broken*: nothin
 learned from. It is found out when it ends, or when the fragment does, so that no step is slower for
 it. `restart` begins the episode's steps anew; who steps the environments fills them again.
 
-Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` finished episodes.
+Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` finished episodes, `S`
+numbers of a recurrent state.
 See `shared.trajectory.trajectory` for what the arrays mean where an episode ends.
 """
 
@@ -59,6 +60,7 @@ class Fragment:
         replay_steps: int = 0,
         standing: Sequence[Standing | None] = (),
         discount: float = 1.0,
+        state: NDArray[np.float32] | None = None,
     ) -> None:
         """Take no step yet.
 
@@ -71,6 +73,8 @@ class Fragment:
             replay_steps: Longest episode that is left as its actions; 0 leaves them as states.
             standing: Where each environment stands; such an episode need not be repeated.
             discount: Of the discounted return that goes on with an episode.
+            state: A recurrent policy's # [B, S], which it moves on with each step; this clears a
+                row where an episode begins, and sets one where it goes on. None: it has none.
         """
         space = envs[0].observation_space
         self._space = space
@@ -113,6 +117,9 @@ class Fragment:
         self._lengths = [0] * len(envs)
         self._discounted = [0.0] * len(envs)
         self._earlier = [0.0] * len(envs) if continues else []
+        self._recurrent = np.zeros((len(envs), 0), np.float32) if state is None else state
+        self.first_state = self._recurrent.copy()
+        """Recurrent states before the first step, [B, S]."""
         self._ended: dict[tuple[int, int], _Ended] = {}  # by (t, b)
 
     @property
@@ -146,6 +153,7 @@ class Fragment:
             episode = recorder.episode
             episode.episode_return = self._returns[b]
             episode.discounted_return = self._discounted[b]
+            episode.recurrent_state = self._recurrent[b].copy()
             try:
                 self._left[b] = replay.encode(episode, longest=self._replay_steps)
             except StateError as error:
@@ -167,11 +175,13 @@ class Fragment:
         for b in range(len(self._envs)):
             if not (b < len(snapshots) and snapshots[b] and take_up(b, snapshots[b])):
                 self._reset(0, b, seed=env_seed(self._seed, b))
+        self.first_state = self._recurrent.copy()
 
     def _taken_up(self, b: int, left: bytes) -> bool:
         """Go on with an episode; return False if that is not possible where it was left."""
         try:
             snapshot = decode(left)
+            self._remember(b, snapshot.recurrent_state)
             self.observation[0, b] = self._first((resume(self._envs[b], snapshot), None))
         except Exception as error:  # an environment may raise anything
             # Each actor that has it next would fail as well, for as long as the job lives.
@@ -187,6 +197,7 @@ class Fragment:
         try:
             standing = self._standing[b] if self._standing else None
             start = self._recorders[b].take_up(left, standing, discount=self._discount)
+            self._remember(b, self._recorders[b].episode.recurrent_state)
             self.observation[0, b] = self._first((start, None))
         except Exception as error:  # an environment may raise anything
             self._tell_begun_anew(b, error)
@@ -196,6 +207,13 @@ class Fragment:
         self._returns[b], self._lengths[b] = episode.episode_return, len(episode.actions)
         self._discounted[b] = self._earlier[b] = episode.discounted_return
         return True
+
+    def _remember(self, b: int, state: NDArray[np.float32]) -> None:
+        """Go on with a recurrent state, or raise `StateError` where it is of another policy."""
+        size = self._recurrent.shape[1]
+        if state.dtype != np.float32 or state.shape != (size,) or not np.isfinite(state).all():
+            raise StateError(f"a recurrent state {state.shape} was left, the policy has ({size},)")
+        self._recurrent[b] = state
 
     def _tell_begun_anew(self, b: int, why: Exception) -> None:
         self.begun_anew += 1
@@ -257,7 +275,10 @@ class Fragment:
             so_far = (self._returns[b], self._lengths[b], self._discounted[b])
             if action is None:  # the next episode begins where this one is left
                 so_far = (0.0, 0, 0.0)
-            self._left[b] = encode(Snapshot(state, action, *so_far))
+            recurrent = self._recurrent[b]
+            if action is None:
+                recurrent = np.zeros_like(recurrent)
+            self._left[b] = encode(Snapshot(state, action, *so_far, recurrent))
         except Exception as error:  # as above, one raised before
             self._tell_begun_anew(b, error)
 
@@ -268,6 +289,8 @@ class Fragment:
         self.truncated[first : self.num_done, b] = False
         if first == 0 and self._earlier:
             self._earlier[b] = 0.0
+        if first == 0:
+            self.first_state[b] = 0.0
         self._forget_episode(b)
         # Beyond any step, and another one for every reset: no start has this seed.
         seed = env_seed(self._seed, b, self._num_steps + self._num_resets)
@@ -314,6 +337,7 @@ class Fragment:
         else:
             start = self._envs[b].reset(seed=seed)
         self.observation[t, b] = self._first(start)
+        self._recurrent[b] = 0.0
 
     def _games_over(self, b: int) -> list[FinishedGame]:
         """Return the games that ended in environment `b` since the last call."""

@@ -81,6 +81,7 @@ def sample_fragment(
         replay_steps=task.replay_steps,
         standing=standing,
         discount=task.discount,
+        state=sampler.state,
     )
     dropped = DroppedEpisodes(
         env_id,
@@ -96,6 +97,7 @@ def sample_fragment(
         log_prob = sampler.log_prob()
     _check_policy(env_id, action=sampler.action, log_prob=log_prob)
     snapshots = fragment.leave()
+    remembered = {"recurrent_state": fragment.first_state} if policy.spec.recurrent else {}
     return Trajectory(
         job_id=task.job_id,
         round=task.round,
@@ -115,6 +117,7 @@ def sample_fragment(
         lost_replays=fragment.lost_replays,
         snapshots=snapshots,
         earlier_returns=fragment.earlier_returns,
+        **remembered,
     )
 
 
@@ -207,11 +210,12 @@ class _Play:
             RolloutError: An action is not finite although what was observed is.
         """
         env, space = self._env, self._env.observation_space
+        state = self._policy.new_state(1)
         self.episode_return, self.length, self.broken = 0.0, 0, None
         observation, ended = _seen(env.reset(seed=seed)[0], space), False
         self.progress += 1
         while not ended and self.broken is None and self.length < MAX_EVALUATION_STEPS:
-            mode = self._policy.mode(observation[np.newaxis])
+            mode = self._policy.mode(observation[np.newaxis], state)
             _check_diverged(self._env_id, observation[np.newaxis], mode, step=self.length)
             (action,) = self._translate(mode)
             given, reward, terminated, truncated, _ = env.step(action)

@@ -52,6 +52,7 @@ class Ppo(OnPolicy, GradientLearner[PpoHyperparameters]):
             gae_lambda=hyperparameters.gae_lambda,
             # Observations as the actors saw them.
             normalisation=replace(self._normalisation, rewards=following.rewards),
+            longest_sequence=hyperparameters.sequence_length,
         )
         start = self._update_start()
         rule = self._rule
@@ -76,11 +77,12 @@ class Ppo(OnPolicy, GradientLearner[PpoHyperparameters]):
         )
         self._normalisation = following
         self._num_updates += 1
-        self._samples = PolicySamples(batch=batch, rule=rule, start=start)
+        if not hyperparameters.state_size:  # detectors take samples one by one
+            self._samples = PolicySamples(batch=batch, rule=rule, start=start)
         return PolicyUpdate(stats=stats)
 
     def samples(self) -> PolicySamples | None:
-        """Return the last update's samples; None where nothing was updated yet."""
+        """Return the last update's; None of a recurrent policy, or before the first update."""
         return self._samples
 
     @property

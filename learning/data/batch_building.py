@@ -16,7 +16,9 @@ from torch import Tensor
 
 from learning.data.fragments import in_actor_order
 from learning.data.normalisation import Normalisation
+from learning.data.sequences import Evaluated, Finals, remembered, sequence_length
 from learning.networks.actor_critic import ActorCritic
+from learning.networks.recurrent_network import RecurrentActorCritic
 from learning.returns.gae import generalised_advantages, normalised
 from learning.returns.vtrace import Returns, vtrace
 from shared.hyperparameters.impact import ImpactHyperparameters
@@ -61,11 +63,19 @@ def build_batch(
     observation = normalisation.seen(network_input(columns("observation"), keep=2))
     action = columns("action").flatten(0, 1)
     behaviour = columns("log_prob")
-    samples = observation[:, :-1].flatten(0, 1)
+    finals = _finals(parts, normalisation, device)
     with torch.no_grad():
-        outputs = policy.policy_outputs(samples)
+        if isinstance(policy, RecurrentActorCritic):
+            given = [torch.from_numpy(part.recurrent_state) for part in parts]
+            first_state = torch.cat(given).to(device)
+            ended = columns("terminated") | columns("truncated")
+            seen = remembered(
+                policy, observation, first_state=first_state, ended=ended, finals=finals
+            )
+        else:
+            seen = _evaluated(policy, critic, observation, finals)
+        samples, outputs, value, next_value = seen
         log_prob = policy.distribution.log_prob(outputs, action)
-        value, next_value = _values(critic, observation, parts, normalisation)
         returns = estimator(
             (log_prob.view(behaviour.shape) - behaviour).t(),
             normalisation.scaled(columns("reward")).t().contiguous(),
@@ -96,6 +106,7 @@ def on_policy_batch(
     discount: float,
     gae_lambda: float,
     normalisation: Normalisation = RAW,
+    longest_sequence: int = 1,
 ) -> Columns[Tensor]:
     """Return the batch of a round, with normalised generalised advantages.
 
@@ -105,6 +116,7 @@ def on_policy_batch(
         discount: Gamma.
         gae_lambda: Lambda.
         normalisation: Of observations, as the policy saw them, and of rewards.
+        longest_sequence: Most steps that a recurrent network's gradients reach back.
 
     Raises:
         ValueError: There is no trajectory, an actor index occurs twice, or lengths differ.
@@ -123,7 +135,10 @@ def on_policy_batch(
         critic=network,
         normalisation=normalisation,
     )
-    return batch.replaced(advantage=normalised(batch.advantage))
+    batch = batch.replaced(advantage=normalised(batch.advantage))
+    if not isinstance(network, RecurrentActorCritic):
+        return batch
+    return batch.in_sequences(sequence_length(batch.num_samples, longest_sequence))
 
 
 def off_policy_batch(
@@ -152,24 +167,26 @@ def off_policy_batch(
     return batch.of_trajectories(fragments.num_envs)
 
 
-def _values(
-    critic: ActorCritic,
-    observation: Tensor,
-    parts: Sequence[Experience],
-    normalisation: Normalisation,
-) -> tuple[Tensor, Tensor]:
-    """Return V of each step's state and of the state it led to, both # [B, T].
+def _finals(
+    parts: Sequence[Experience], normalisation: Normalisation, device: torch.device
+) -> Finals:
+    """Return the last observations of truncated episodes, as the network sees them."""
+    t, b = (torch.from_numpy(index).to(device) for index in final_rows(parts))
+    final = torch.from_numpy(np.concatenate([part.final_observation for part in parts]))
+    return Finals(t, b, normalisation.seen(network_input(final.to(device), keep=1)))
 
-    `observation` # [B, T + 1, O], as the network sees it, lacks the final ones, which `parts` have.
-    """
+
+def _evaluated(
+    policy: ActorCritic, critic: ActorCritic, observation: Tensor, finals: Finals
+) -> Evaluated:
+    """Return what networks without a state make of observations # [B, T + 1, ...]."""
+    samples = observation[:, :-1].flatten(0, 1)
+    outputs = policy.policy_outputs(samples)
     value = critic.values(observation.flatten(0, 1)).view(observation.shape[:2])
     next_value = value[:, 1:].clone()
-    t, b = (torch.from_numpy(index).to(value.device) for index in final_rows(parts))
-    if len(t):
-        final = torch.from_numpy(np.concatenate([part.final_observation for part in parts]))
-        seen = normalisation.seen(network_input(final.to(value.device), keep=1))
-        next_value[b, t] = critic.values(seen)
-    return value[:, :-1], next_value
+    if len(finals.t):
+        next_value[finals.b, finals.t] = critic.values(finals.seen)
+    return Evaluated(samples, outputs, value[:, :-1], next_value)
 
 
 def network_input(observation: Tensor, *, keep: int) -> Tensor:

@@ -20,7 +20,8 @@ class ShuffledMinibatches:
     """The minibatches of some passes over a batch, in the order they are to be used.
 
     N samples make ceil(N / minibatch_size) minibatches per pass, of sizes that differ by at most
-    one: every sample is used once per pass and no step is taken on a tiny rest.
+    one: every sample is used once per pass and no step is taken on a tiny rest. Where a batch has
+    sequences, all of this is true of them, and minibatches have observations # [n, L, O].
     """
 
     def __init__(
@@ -46,14 +47,16 @@ class ShuffledMinibatches:
         """
         self._batch = batch
         self._num_epochs = num_epochs
-        self._count = num_minibatches(batch.num_samples, minibatch_size)
+        self._length = batch.sequence_length
+        self._num_sequences = batch.num_samples // self._length
+        self._count = num_minibatches(self._num_sequences, max(1, minibatch_size // self._length))
         self._generator = generator
         self._normalise = normalise
         self._rows = rows
 
     def sizes(self) -> Iterator[int]:
         """Yield how many samples each minibatch has, those of other rows included."""
-        whole = bounds(self._batch.num_samples, self._count)
+        whole = self._whole_bounds()
         return (end - start for _ in range(self._num_epochs) for start, end in whole)
 
     def tensors(self) -> Iterator[Columns[Tensor]]:
@@ -64,6 +67,8 @@ class ShuffledMinibatches:
             parts = [field.tensor_split(ends) for field in self._gathered(order, ours)]
             observations = _gathered_observations(self._batch.observation, ours, ends)
             for observation, *others in zip(observations, *parts, strict=True):
+                if self._length > 1:
+                    observation = observation.unflatten(0, (-1, self._length))
                 yield Columns(observation=observation, **dict(zip(_NAMES, others, strict=True)))
 
     def arrays(self, orders: Iterable[Tensor] | None = None) -> Iterator[Columns[Floats]]:
@@ -82,7 +87,9 @@ class ShuffledMinibatches:
     def orders(self) -> Iterator[Tensor]:
         """Draw the order of the samples # [N] int64 in each pass, and yield it."""
         for _ in range(self._num_epochs):
-            order = torch.randperm(self._batch.num_samples, generator=self._generator)
+            order = torch.randperm(self._num_sequences, generator=self._generator)
+            if self._length > 1:
+                order = (order.unsqueeze(1) * self._length + torch.arange(self._length)).flatten()
             yield order.to(self._batch.observation.device)
 
     def _gathered(self, order: Tensor, ours: Tensor) -> list[Tensor]:
@@ -98,11 +105,17 @@ class ShuffledMinibatches:
         """Return our rows of each minibatch, given a number per sample of a pass # [N]."""
         if self._rows == _ALL_ROWS:
             return column
-        return torch.cat([part[self._rows] for part in column.tensor_split(self._count)])
+        whole = self._whole_bounds()
+        return torch.cat([column[start:end][self._rows] for start, end in whole])
+
+    def _whole_bounds(self) -> list[tuple[int, int]]:
+        """Return where each minibatch of a pass begins and ends."""
+        whole = bounds(self._num_sequences, self._count)
+        return [(start * self._length, end * self._length) for start, end in whole]
 
     def _bounds(self) -> list[tuple[int, int]]:
         """Return where our rows of each minibatch begin and end among our rows of a pass."""
-        whole = bounds(self._batch.num_samples, self._count)
+        whole = self._whole_bounds()
         ends = [0, *accumulate(len(range(end - start)[self._rows]) for start, end in whole)]
         return [*pairwise(ends)]
 
@@ -133,7 +146,7 @@ def _advantages(batch: Columns[Tensor], order: Tensor, count: int, *, normalise:
     """Return a pass's advantages # [N] in their order, as the loss takes them."""
     advantage = batch.advantage.index_select(0, order)
     if normalise:
-        advantage = _normalised(advantage, count)
+        advantage = _normalised(advantage, count, batch.sequence_length)
     if "weight" not in batch.arrays:
         return advantage
     # Weighted last: the mean that normalising takes off must not reach samples of weight 0, which
@@ -141,14 +154,15 @@ def _advantages(batch: Columns[Tensor], order: Tensor, count: int, *, normalise:
     return advantage * batch.weight.index_select(0, order)
 
 
-def _normalised(advantage: Tensor, count: int) -> Tensor:
+def _normalised(advantage: Tensor, count: int, length: int) -> Tensor:
     """Return a pass's advantages # [N], those of each of `count` minibatches normalised.
 
     Minibatches of one size are the rows of one matrix; `tensor_split` puts the longer ones first.
     """
-    size, num_longer = divmod(len(advantage), count)
-    longer, shorter = advantage.tensor_split((num_longer * (size + 1),))
-    rows = (longer.view(num_longer, size + 1), shorter.view(count - num_longer, size))
+    num_sequences, num_longer = divmod(len(advantage) // length, count)
+    size = num_sequences * length
+    longer, shorter = advantage.tensor_split((num_longer * (size + length),))
+    rows = (longer.view(num_longer, size + length), shorter.view(count - num_longer, size))
     return torch.cat([normalised_minibatch(part).flatten() for part in rows if len(part)])
 
 

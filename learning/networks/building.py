@@ -17,6 +17,7 @@ from learning.networks.autograd_network import BlocksActorCritic
 from learning.networks.conv_network import ConvActorCritic
 from learning.networks.mlp_network import MlpActorCritic
 from learning.networks.own_network import build_own_network
+from learning.networks.recurrent_network import RecurrentActorCritic
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.policy.blocks import Dense, dense_blocks
@@ -27,19 +28,31 @@ PolicyPayload = tuple[dict[str, NDArray[Any]], dict[str, str]]
 """Named arrays and metadata, as `policy_payload` returns them."""
 
 Initialisation = Literal["normc", "orthogonal"]
-Place = Literal["hidden", "policy_output", "value_output"]
+Place = Literal["hidden", "cells", "policy_output", "value_output"]
 """Which layer of a network a weight belongs to."""
 
-NORMC_NORMS: dict[Place, float] = {"hidden": 1.0, "policy_output": 0.01, "value_output": 0.01}
+NORMC_NORMS: dict[Place, float] = {
+    "hidden": 1.0,
+    "cells": 1.0,
+    "policy_output": 0.01,
+    "value_output": 0.01,
+}
 """Lengths of a unit's incoming weights. RLlib `normc_initializer`; the outputs are small, so that
 the first policy is nearly the same in every state."""
 ORTHOGONAL_GAINS: dict[Place, float] = {
     "hidden": math.sqrt(2.0),
+    "cells": 1.0,
     "policy_output": 0.01,
     "value_output": 1.0,
 }
 """Gains of orthogonal weights. Huang et al., "The 37 implementation details of proximal policy
 optimization", ICLR blog track 2022, detail 2."""
+
+
+KEEPING_BIAS = 1.0
+"""First bias of the gates that keep a recurrent state: with 0 half of it would be lost with each
+step. Jozefowicz et al., "An empirical exploration of recurrent network architectures", ICML 2015,
+section 4."""
 
 
 def build_network(
@@ -75,10 +88,15 @@ def _initialised(
     )
     for place, layers in parts:
         *hidden, output = (layer.get_parameter("weight") for layer in layers)
-        for weight in hidden:
+        recurrent = network.spec.recurrent if place == "policy_output" else None
+        for i, weight in enumerate(hidden):
             if weight.ndim > 1:
-                initialise(weight, form, "hidden", generator=generator)
+                cells = recurrent is not None and i == len(hidden) - 1
+                where: Place = "cells" if cells else "hidden"
+                initialise(weight, form, where, generator=generator)
         initialise(output, form, place, generator=generator)
+    if recurrent := network.spec.recurrent:
+        network.policy[-2].get_parameter("bias")[recurrent.keeping] = KEEPING_BIAS
     return network
 
 
@@ -92,6 +110,13 @@ def _zero_network(
         last = spec.layers[-1]
         assert isinstance(last, Dense), "what gives the outputs"
         return ConvActorCritic(spec, Dense(inputs=last.inputs, outputs=1))
+    if spec.recurrent:
+        heads = dense_blocks(
+            (spec.recurrent.units, *hyperparameters.value_hidden_sizes, 1),
+            activation=hyperparameters.activation,
+            layer_norm=hyperparameters.layer_norm,
+        )
+        return RecurrentActorCritic(spec, heads)
     hidden = hyperparameters.value_hidden_sizes or hyperparameters.hidden_sizes
     value = dense_blocks(
         (*spec.observation_shape, *hidden, 1),

@@ -91,13 +91,15 @@ def build_worker(
     def algorithm(job: Job, steps: StepsBuilder | None) -> Algorithm:
         # Where rounds overlap, actors work at the same time: no core is to spare for a process.
         process = second_process if job.spec.open_rounds == 1 else None
-        return build_algorithm(job, **where(steps, process))
+        return build_algorithm(job, **where(job, steps, process))
 
-    def where(on_functions: StepsBuilder | None, process: SecondProcess | None) -> _Where:
+    def where(
+        job: Job, on_functions: StepsBuilder | None, process: SecondProcess | None
+    ) -> _Where:
         if on_functions is not None:
             # What functions compute is put together here, beside their gradients: on a CPU.
             return {"device": _CPU, "steps": on_functions}
-        if ranks is None:
+        if ranks is None or job.spec.is_recurrent:  # ranks share single samples, not sequences
             return {"device": device, "steps": NetworkSteps.beside(process)}
         ranks.start()  # they load while the first round is rolled out
         return {"device": device, "steps": ranks.steps}

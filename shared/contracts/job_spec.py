@@ -269,7 +269,9 @@ class JobSpec(EnvironmentRef):
         if not isinstance(raw, dict) or "scaling" in raw:
             return raw
         algorithm = ALGORITHMS.get(str(raw.get("algorithm")))
-        if algorithm is None or algorithm.objectives:
+        changed = raw.get("hyperparameters")
+        recurrent = isinstance(changed, dict) and changed.get("recurrent", "none") != "none"
+        if not recurrent and (algorithm is None or algorithm.objectives):
             return raw
         return {**raw, "scaling": {"policy": "fixed"}}
 
@@ -315,6 +317,11 @@ class JobSpec(EnvironmentRef):
     def provisions(self) -> bool:
         """Whether its environments are always provisioned, like those of older jobs."""
         return self.warm in (None, "provisioned")
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether its policy remembers: no preset's does."""
+        return self.hyperparameters.get("recurrent", "none") != "none"
 
     @property
     def learns_on_functions(self) -> bool:
@@ -374,6 +381,11 @@ class JobSpec(EnvironmentRef):
                 f"learner (functions) does not compute {self.algorithm}'s gradients: use "
                 f"{' or '.join(able)}, or learner cpu"
             )
+        if self.is_recurrent and self.learner in ("functions", "external"):
+            raise ValueError(
+                f"hyperparameters.recurrent ({self.hyperparameters['recurrent']}) is for learners "
+                f"with torch, and learner is {self.learner}: use cpu or gpu"
+            )
         decoupled = self.learner_functions.objective == "decoupled"
         if self.learns_on_functions and decoupled and self.algorithm == "impact":
             raise ValueError(
@@ -398,6 +410,11 @@ class JobSpec(EnvironmentRef):
             raise ValueError(
                 f"scaling.policy ({scaling.policy}) needs measurements after updates, which "
                 f"{self.algorithm} does not have: use fixed"
+            )
+        if scaling.measures and self.is_recurrent:
+            raise ValueError(
+                f"scaling.policy ({scaling.policy}) goes by what is measured after updates, and "
+                "nothing is measured of recurrent policies (hyperparameters.recurrent): use fixed"
             )
 
     def _require_shareable(self, samples: int) -> None:

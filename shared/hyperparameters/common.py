@@ -55,6 +55,11 @@ class Hyperparameters(Message):
     distribution: ClassVar[str] = "gaussian"
     """Of continuous actions: a name of `shared.policy.head.KINDS` or `HEADS`."""
 
+    @property
+    def state_size(self) -> int:
+        """Numbers of a recurrent policy's state; 0 of one that has none."""
+        return 0
+
 
 class CommonHyperparameters(Hyperparameters):
     """What PPO, IMPACT and IMPALA have alike beyond that, with the same defaults and sources."""

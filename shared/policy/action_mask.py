@@ -36,8 +36,11 @@ class Network(Protocol):
         """Outputs, H."""
         ...
 
-    def forward_pass(self, num_rows: int) -> Forward:
-        """Return a function that computes outputs [N, H] for inputs [N, F]."""
+    def forward_pass(self, num_rows: int, state: Float32 | None = None) -> Forward:
+        """Return a function that computes outputs [N, H] for inputs [N, F].
+
+        Each call takes a recurrent network's state [N, S] one step further, in place.
+        """
         ...
 
 
@@ -48,9 +51,9 @@ class MaskedNetwork:
         self._network = network
         self.output_size = network.output_size
 
-    def forward_pass(self, num_rows: int) -> Forward:
+    def forward_pass(self, num_rows: int, state: Float32 | None = None) -> Forward:
         """Return a function that computes outputs [N, H] for `num_rows` inputs [N, F]."""
-        forward_inside = self._network.forward_pass(num_rows)
+        forward_inside = self._network.forward_pass(num_rows, state)
 
         def forward(inputs: NDArray[Any], out: Float32) -> Float32:
             forward_inside(inputs, out)

@@ -1,4 +1,4 @@
-"""What networks are made of, as data: images, convolutions, dense layers.
+"""What networks are made of, as data: images, convolutions, dense layers, recurrent cells.
 
 Each backend has the blocks of this file in a form of its own: `shared.policy.numpy_network` for
 actors, `learning.networks.blocks` in torch, `nitro.runs.onnx_graph`. A `FormulaBlock` has one
@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from shared.policy.formulas import FormulaBlock
+from shared.policy.recurrent import Cell, Recurrent
 
 ConvNetworkName = Literal["nature_cnn", "paper_cnn"]
 CONV_NETWORKS: tuple[ConvNetworkName, ...] = get_args(ConvNetworkName)
@@ -87,7 +88,7 @@ class Graph:
     """Bytes of the graph, its numbers included; 0 before it is made."""
 
 
-Layer = Conv | Dense | FormulaBlock
+Layer = Conv | Dense | Recurrent | FormulaBlock
 """A block with parameters."""
 Block = Pixels | Flatten | Graph | Layer
 
@@ -106,6 +107,21 @@ def dense_blocks(
         Dense(inputs=i, outputs=o, activation=activation, layer_norm=layer_norm) for i, o in hidden
     )
     return (*between, Dense(inputs=inputs, outputs=outputs))
+
+
+def recurrent_blocks(
+    sizes: Sequence[int],
+    cell: Cell,
+    *,
+    units: int,
+    outputs: int,
+    activation: Activation,
+    layer_norm: bool = False,
+) -> tuple[Block, ...]:
+    """Return dense layers between so many units, a recurrent one, and what gives the outputs."""
+    *hidden, _ = dense_blocks((*sizes, outputs), activation=activation, layer_norm=layer_norm)
+    core = Recurrent(cell=cell, inputs=sizes[-1], units=units)
+    return (*hidden, core, Dense(inputs=units, outputs=outputs))
 
 
 def image_blocks(

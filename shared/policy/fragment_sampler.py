@@ -1,6 +1,7 @@
 """The actions of one fragment, as an actor samples them step by step.
 
-Legend: `T` steps, `B` environments side by side, `F` observation size, `H` network outputs.
+Legend: `T` steps, `B` environments side by side, `F` observation size, `H` network outputs, `S`
+numbers of a recurrent state.
 """
 
 import numpy as np
@@ -21,7 +22,9 @@ class FragmentSampler:
     ) -> None:
         self._network = policy.network
         self._distribution = policy.distribution
-        self._forward = policy.network.forward_pass(num_envs)
+        self.state = policy.new_state(num_envs)
+        """[B, S], before the next step; whoever begins an episode clears its row."""
+        self._forward = policy.network.forward_pass(num_envs, self.state)
         self._scale = policy.observation_scale
         self._seen = np.empty((num_envs, *policy.observation_shape), np.float32)  # [B, *obs]
         self._noise = policy.distribution.noise(rng, (num_steps, num_envs))
@@ -49,7 +52,7 @@ class FragmentSampler:
         outputs, action = self._outputs[step, row], self.action[step, row, ...]
         if self._scale is not None:
             observation = self._scale.apply(observation, out=self._seen[:1])
-        self._network.forward_pass(1)(observation, outputs)
+        self._network.forward_pass(1, self.state[row])(observation, outputs)
         self._distribution.sample(outputs, noise=self._noise[step, row], out=action)
 
     def log_prob(self) -> Float32:

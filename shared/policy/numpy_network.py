@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.policy.blocks import LAYER_NORM_EPSILON, MAX_PIXEL, Activation, Conv, Dense, Layer
+from shared.policy.recurrent import Recurrent
 from shared.policy.spec import PolicySpec
 
 Float32 = NDArray[np.float32]
@@ -24,7 +25,7 @@ _Values = Callable[[Float32], Float32]
 
 
 class NumpyNetwork:
-    """Convolutions, if there are any, then dense layers."""
+    """Convolutions, if there are any, then dense layers, one of them behind recurrent cells."""
 
     def __init__(self, spec: PolicySpec, arrays: Mapping[str, Float32]) -> None:
         """Copy the parameters: as many, and of the shapes, as `spec.require` has found."""
@@ -33,6 +34,7 @@ class NumpyNetwork:
         self._convolutions: list[tuple[Conv, _Parameters]] = []
         self._dense: list[tuple[Dense, _Parameters, list[_Values]]] = []
         """Dense layers, each with what the blocks behind it make of its values."""
+        self._cells: _Cells | None = None
         before: Layer | None = None
         for i, layer in enumerate(spec.layers):
             # Biases as rows: one row of values plus one of biases needs no broadcasting, which
@@ -43,14 +45,18 @@ class NumpyNetwork:
                 self._convolutions.append((layer, parameters))
             elif isinstance(layer, Dense):
                 self._dense.append((layer, parameters, []))
+            elif isinstance(layer, Recurrent):
+                self._cells = _Cells(layer, *parameters)
             else:
                 weight, bias = (arrays[f"policy.{i}.{part}"].copy() for part in ("weight", "bias"))
                 self._dense[-1][2].append(partial(layer.values, np, weight, bias))
                 continue
             before = layer
 
-    def forward_pass(self, num_rows: int) -> Forward:
+    def forward_pass(self, num_rows: int, state: Float32 | None = None) -> Forward:
         """Return a function that computes outputs [B, D] for `num_rows` inputs.
+
+        Each call takes a recurrent network's state [B, S] one step further, in place.
 
         Inputs are [B, F] float32, or images [B, C, H, W] uint8, or float32 of the same range. The
         function writes into its second argument, which must be C-contiguous float32, and returns
@@ -62,6 +68,10 @@ class NumpyNetwork:
             (weight, bias, np.empty((num_rows, bias.size), np.float32), *_after(block, behind))
             for block, (weight, bias), behind in hidden
         ]
+        if self._cells is not None:
+            block, _, behind = hidden[-1]
+            after = _after(block, [*behind, self._cells.over(num_rows, state)])
+            steps[-1] = (*steps[-1][:3], *after)
 
         def forward(inputs: NDArray[Any], out: Float32) -> Float32:
             values = inputs if convolved is None else convolved(inputs)
@@ -99,6 +109,29 @@ class NumpyNetwork:
             return np.maximum(flat, 0.0, out=flat)
 
         return convolved
+
+
+class _Cells:
+    """Recurrent cells, and the two parts of their weight as products take them."""
+
+    def __init__(self, block: Recurrent, weight: Float32, bias: Float32) -> None:
+        """Take a weight [I + U, G] and a bias [1, G]."""
+        self._block = block
+        self._of_input, self._of_state = weight[: block.inputs], weight[block.inputs :]
+        self._bias = bias
+
+    def over(self, num_rows: int, state: Float32 | None) -> _Values:
+        """Return a function from values [B, I] to outputs [B, U] that moves the state on."""
+        block, units = self._block, self._block.units
+        kept = np.zeros((num_rows, block.state_size), np.float32) if state is None else state
+
+        def outputs(values: Float32) -> Float32:
+            given = np.add(values.dot(self._of_input), self._bias)
+            recalled = np.ascontiguousarray(kept[:, :units]).dot(self._of_state)
+            kept[...] = block.following(np, given, recalled, kept)
+            return np.ascontiguousarray(kept[:, :units])
+
+        return outputs
 
 
 def _laid_out(weight: Float32, before: Layer | None) -> Float32:

@@ -17,7 +17,8 @@ outputs are, the metadata's `distribution` and `log_std` say: `mean | log_std` (
 logits (n; `categorical`, `none`).
 `multi_categorical`, `none` has the logits of several choices side by side; the metadata's
 `num_choices` says how many each has: `3,2`. With the metadata's `mask` `yes` the end of an
-observation says which choices are allowed, see `shared.policy.action_mask`.
+observation says which choices are allowed, see `shared.policy.action_mask`. With `recurrent` `lstm`
+or `gru` of `mlp` the last layer but one is cells, see `shared.policy.recurrent`.
 `squashed_gaussian`, `state_dependent` has `mean | raw` (2A), as `shared.policy.squashed_gaussian`
 reads them; with the metadata's `sampling` `uniform` actions are drawn from [-1, 1] instead,
 whatever the network says.
@@ -32,9 +33,10 @@ their environment, so only exported policies have them.
 To act: `load_policy(arrays, metadata).act(observation)`.
 
 Legend: `T` steps, `B` environments side by side, `F` observation size, `A` action size, `H` network
-outputs.
+outputs, `S` numbers of a recurrent state.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -96,12 +98,29 @@ class NumpyPolicy:
         """Of one action: (A,) if continuous, () if discrete."""
         self._to_bounds = None if bounds is None else action_map(spec.action_mapping, *bounds)
         self._start = start
+        self._state: Float32 | None = None
+        """Of the episodes that `act` goes on with [N, S]; None where they begin."""
 
-    def outputs(self, observation: NDArray[np.generic]) -> Float32:
+    def new_state(self, num_rows: int) -> Float32:
+        """Return the recurrent state [N, S] that episodes begin with; S is 0 without one."""
+        return np.zeros((num_rows, self.spec.state_size), np.float32)
+
+    def reset(self) -> None:
+        """Have `act` begin new episodes: what a recurrent policy remembers is forgotten."""
+        self._state = None
+
+    def outputs(
+        self, observation: NDArray[np.generic], state: Float32 | None = None
+    ) -> Float32:
         """Return the network's outputs [..., H] for observations [..., F] or images.
 
+        Args:
+            observation: The observations.
+            state: Recurrent state of each # [N, S], moved on in place; None: of new episodes.
+
         Raises:
-            PolicyError: The observations' last axes are not an observation's.
+            PolicyError: The observations' last axes are not an observation's, or there are more or
+                fewer of them than states.
         """
         shape = self.observation_shape
         num_leading = observation.ndim - len(shape)
@@ -115,7 +134,12 @@ class NumpyPolicy:
         if self.observation_scale is not None:
             rows = self.observation_scale.apply(rows, out=np.empty_like(rows))
         out = np.empty((len(rows), self.network.output_size), np.float32)
-        self.network.forward_pass(len(rows))(rows, out)
+        if state is not None and len(state) != len(rows):
+            raise PolicyError(
+                f"remembers {len(state)} episodes and got {len(rows)} observations: call reset() "
+                "where others begin"
+            )
+        self.network.forward_pass(len(rows), state)(rows, out)
         return out.reshape(*leading, self.network.output_size)
 
     def sample(
@@ -132,13 +156,19 @@ class NumpyPolicy:
         """Return what the deterministic policy does, [..., *act] for observations [..., *obs].
 
         It is what `env.step` takes, as from the exported ONNX file: within the bounds of the
-        environment's action space, choices numbered as they are there.
+        environment's action space, choices numbered as they are there. A recurrent policy
+        remembers what it saw since `reset`, which is to be called where an episode begins; of
+        several observations each belongs to an episode of its own.
 
         Raises:
             PolicyError: The observations' last axes are not an observation's, or the bounds of
                 continuous actions are not known.
         """
-        action = self.mode(np.asarray(observation))
+        seen = np.asarray(observation)
+        if self._state is None and self.spec.recurrent:
+            leading = seen.shape[: max(0, seen.ndim - len(self.observation_shape))]
+            self._state = self.new_state(math.prod(leading))
+        action = self.mode(seen, self._state)
         if self.distribution.num_choices is not None:
             return action if self._start is None else action + self._start
         if self._to_bounds is None:
@@ -148,12 +178,12 @@ class NumpyPolicy:
             )
         return self._to_bounds(action).astype(np.float32)
 
-    def mode(self, observation: NDArray[np.generic]) -> Action:
+    def mode(self, observation: NDArray[np.generic], state: Float32 | None = None) -> Action:
         """Return the most likely actions [..., *act], choices from 0, before any mapping to bounds.
 
-        What to do in an environment is what `act` returns.
+        What to do in an environment is what `act` returns. A recurrent state is as in `outputs`.
         """
-        return self.distribution.mode(self.outputs(observation))
+        return self.distribution.mode(self.outputs(observation, state))
 
     def log_prob(self, observation: NDArray[np.generic], action: Action) -> Float32:
         """Return the log-probabilities [...] of actions [..., *act]."""

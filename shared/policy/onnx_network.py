@@ -52,7 +52,11 @@ class OnnxNetwork:
             zeros = np.zeros((num_rows, *self.input_shape), np.float32)
             self.forward_pass(num_rows)(zeros, np.empty((num_rows, self.output_size), np.float32))
 
-    def forward_pass(self, num_rows: int) -> Forward:
+    def forward_pass(
+        self,
+        num_rows: int,
+        state: Float32 | None = None,  # noqa: ARG002 - seam: a graph has none
+    ) -> Forward:
         """Return a function that computes outputs [N, H] for `num_rows` inputs.
 
         Inputs are [N, *obs], images as numbers from 0 to 255. The function writes into its second

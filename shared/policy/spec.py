@@ -20,6 +20,7 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
 from shared.hyperparameters.common import ActionMapping, CommonHyperparameters, Hyperparameters
+from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.blocks import (
     CONV_NETWORKS,
     Activation,
@@ -32,8 +33,10 @@ from shared.policy.blocks import (
     dense_blocks,
     image_blocks,
     layers_of,
+    recurrent_blocks,
 )
 from shared.policy.head import Head, PolicyError, expect
+from shared.policy.recurrent import CELLS, GATES, Recurrent
 from shared.policy.registry import NETWORKS
 
 POLICY_FORMAT = "nitro-policy/1"
@@ -87,6 +90,20 @@ class PolicySpec:
             blocks = (Graph(observation_shape=shape, outputs=head.num_outputs, size=0),)
             if network in NETWORKS:
                 blocks = NETWORKS[network](shape, head.num_outputs)
+        elif isinstance(rule, PpoHyperparameters) and rule.recurrent != "none":
+            if observation.is_image:
+                raise ValueError(
+                    "its observations are images, and recurrent cells are for vectors: set "
+                    "hyperparameters.recurrent to none"
+                )
+            blocks = recurrent_blocks(
+                (math.prod(observation.shape), *rule.hidden_sizes),
+                rule.recurrent,
+                units=rule.recurrent_units,
+                outputs=head.num_outputs,
+                activation=rule.activation,
+                layer_norm=rule.layer_norm,
+            )
         elif observation.is_image and isinstance(rule, CommonHyperparameters):
             network = rule.image_network
             blocks = image_blocks(rule.image_network, observation.shape, outputs=head.num_outputs)
@@ -151,6 +168,16 @@ class PolicySpec:
         return layers_of(self.blocks)
 
     @property
+    def recurrent(self) -> Recurrent | None:
+        """The block that has a state; None where outputs follow from the observation alone."""
+        return next((block for block in self.blocks if isinstance(block, Recurrent)), None)
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of a recurrent state; 0 without one."""
+        return self.recurrent.state_size if self.recurrent else 0
+
+    @property
     def observation_shape(self) -> tuple[int, ...]:
         """Of one observation: (F,), or (channels, height, width) of an image."""
         first = self.blocks[0]
@@ -205,7 +232,7 @@ class PolicySpec:
 
     def metadata(self) -> dict[str, str]:
         """Return what a published policy says of its network."""
-        last = self.layers[-2] if len(self.layers) > 1 else None
+        hidden = [block for block in self.layers[:-1] if isinstance(block, Dense)]
         first = self.blocks[0]
         said = {"format": POLICY_FORMAT, "network": self.network, "activation": "relu"}
         if self.network not in ACTIVATIONS:
@@ -213,9 +240,11 @@ class PolicySpec:
             return {"format": POLICY_FORMAT, **its, **self.head.metadata()}
         if isinstance(first, Pixels):
             said["image_shape"] = ",".join(map(str, self.observation_shape))
-        elif isinstance(last, Dense):
-            said["activation"] = last.activation or "tanh"
-            said |= {"layer_norm": "yes"} if last.layer_norm else {}
+        elif hidden:
+            said["activation"] = hidden[-1].activation or "tanh"
+            said |= {"layer_norm": "yes"} if hidden[-1].layer_norm else {}
+        if self.recurrent:
+            said["recurrent"] = self.recurrent.cell
         return said | self.head.metadata()
 
 
@@ -264,6 +293,19 @@ def _blocks(
     activation = expect(metadata, "activation", ACTIVATIONS[network])
     norms = ("no", "yes") if network == "mlp" else ("no",)
     layer_norm = expect({"layer_norm": "no", **metadata}, "layer_norm", norms) == "yes"
+    cell = expect({"recurrent": "none", **metadata}, "recurrent", CELLS)
+    if cell != "none":
+        if network != "mlp" or len(weights) < 3:
+            raise PolicyError(f"recurrent is {cell!r}, but there is no layer for its cells")
+        *hidden, core, last = weights
+        return recurrent_blocks(
+            (hidden[0][-1], *(shape[0] for shape in hidden)),
+            cell,
+            units=max(1, core[0] // GATES[cell]),
+            outputs=last[0],
+            activation=activation,
+            layer_norm=layer_norm,
+        )
     if network == "mlp":
         sizes = (weights[0][-1], *(shape[0] for shape in weights))
         return dense_blocks(sizes, activation=activation, layer_norm=layer_norm)

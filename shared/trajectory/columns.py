@@ -25,6 +25,7 @@ _AXES: Mapping[str, Axes] = {
     "observation": ("T+1", "B"),
     "final_observation": ("F",),
     "policy_version": ("B",),
+    "recurrent_state": ("B",),
     "episode_returns": ("E",),
     "episode_lengths": ("E",),
 }
@@ -42,13 +43,15 @@ class ColumnsError(ValueError):
 class Columns(Generic[A]):
     """Arrays by name, tensors or NumPy's: `columns.reward` is `columns.arrays["reward"]`."""
 
-    __slots__ = ("arrays", "num_trajectories")
+    __slots__ = ("arrays", "num_trajectories", "sequence_length")
 
     def __init__(self, **arrays: A) -> None:
         self.arrays = arrays
         self.num_trajectories = 1
         """Actors that samples are of, or off-policy environments; each has an equal share of them,
         in one piece."""
+        self.sequence_length = 1
+        """Samples in a row that a recurrent network is to see together."""
 
     def __getattr__(self, name: str) -> A:
         # Not `self.arrays`: an object that is being unpickled has none, and would ask for ever.
@@ -79,6 +82,12 @@ class Columns(Generic[A]):
         """Return these samples as those of so many trajectories."""
         other = copy(self)
         other.num_trajectories = number
+        return other
+
+    def in_sequences(self, length: int) -> Self:
+        """Return these samples as sequences of so many, one after the other."""
+        other = copy(self)
+        other.sequence_length = length
         return other
 
 

@@ -70,6 +70,8 @@ class Trajectory(Experience):
         episode_returns: Undiscounted returns of the episodes that ended here, in the order they
             ended; of whole games where episodes are lives.
         terminated, truncated, episode_lengths: As their names say.
+        recurrent_state: What a recurrent policy remembered before the first step of each
+            environment; there is no such column of other policies.
 
     Attributes:
         policy_version: Version of the weights that every action was chosen by.
@@ -130,8 +132,8 @@ class Episode:
     dropped_episodes: int = 0
 
 
-def experience_schema(environment: EnvironmentSpec) -> Schema:
-    """Return what actors bring of an environment."""
+def experience_schema(environment: EnvironmentSpec, *, state_size: int = 0) -> Schema:
+    """Return what actors bring of an environment, with recurrent states of so many numbers."""
     observation = Column(
         np.dtype(environment.observation.dtype), item=tuple(environment.observation.shape)
     )
@@ -139,7 +141,9 @@ def experience_schema(environment: EnvironmentSpec) -> Schema:
     action = Column(np.dtype(np.int64), item=() if choices is None else choices.shape)
     if isinstance(environment.action, ContinuousActionSpec):
         action = Column(item=(len(environment.action.low),))
+    recurrent = {"recurrent_state": Column(item=(state_size,))} if state_size else {}
     return {
+        **recurrent,
         "observation": observation,
         "final_observation": observation,
         "action": action,
@@ -162,13 +166,18 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
 
 
 def decode_trajectory(
-    data: bytes, *, environment: EnvironmentSpec, max_bytes: int = codec.DEFAULT_MAX_BYTES
+    data: bytes,
+    *,
+    environment: EnvironmentSpec,
+    state_size: int = 0,
+    max_bytes: int = codec.DEFAULT_MAX_BYTES,
 ) -> Trajectory:
     """Return the trajectory in untrusted bytes; its arrays are read-only.
 
     Args:
         data: What an actor stored.
         environment: What observations and actions must look like.
+        state_size: Numbers of a recurrent state; 0 of policies without one.
         max_bytes: Most bytes the arrays may take.
 
     Raises:
@@ -180,7 +189,7 @@ def decode_trajectory(
     snapshots, earlier_returns = _snapshots(arrays), _earlier_returns(arrays)
     try:
         arrays = frames.unpacked(arrays, environment.observation.shape, max_bytes=max_bytes)
-        checked(arrays, experience_schema(environment), finite=True)
+        checked(arrays, experience_schema(environment, state_size=state_size), finite=True)
     except ValueError as error:
         raise TrajectoryError(str(error)) from error
     trajectory = Trajectory(

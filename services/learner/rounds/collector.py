@@ -56,6 +56,7 @@ class RoundCollector:
         must_leave: Callable[[], bool],
         taken: Collection[int] = (),
         gather: Callable[[float], object] = time.sleep,
+        state_size: int = 0,
     ) -> None:
         """Take in what is there already.
 
@@ -71,12 +72,14 @@ class RoundCollector:
             taken: Actors whose trajectories were used before this learner resumed the round: they
                 count as used and are not taken in again.
             gather: Lets so many seconds pass while results arrive.
+            state_size: Numbers of a recurrent policy's state.
         """
         self._cache = cache
         self.plan = plan
         """The round, as it was planned first."""
         self._environment = environment
         self._size = (steps_per_actor, envs_per_actor)
+        self._state_size = state_size
         self._leave: dict[Mode, Callable[[], bool]] = {
             "sample": should_leave,
             "evaluate": must_leave,
@@ -345,7 +348,12 @@ class RoundCollector:
                 raise TrajectoryError("the cache lost it (evicted or expired)")
             if mode == "sample":
                 self._trajectories[index] = read_trajectory(
-                    payload, self.plan, index, environment=self._environment, size=self._size
+                    payload,
+                    self.plan,
+                    index,
+                    environment=self._environment,
+                    size=self._size,
+                    state_size=self._state_size,
                 )
             else:
                 self._episodes[index] = read_episode(payload, self.plan, index)

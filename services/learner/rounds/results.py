@@ -22,14 +22,15 @@ def read_trajectory(
     *,
     environment: EnvironmentSpec,
     size: tuple[int, int],
+    state_size: int = 0,
 ) -> Trajectory:
-    """Return an actor's trajectory, of so many (steps, environments).
+    """Return an actor's trajectory, of so many (steps, environments) and of such recurrent states.
 
     Raises:
         CodecError: These are no arrays of ours.
         TrajectoryError: They are no trajectory, or not the one that was asked for.
     """
-    trajectory = decode_trajectory(payload, environment=environment)
+    trajectory = decode_trajectory(payload, environment=environment, state_size=state_size)
     _check_identity(trajectory, plan, index)
     got = (trajectory.num_steps, trajectory.num_envs)
     if got != size:

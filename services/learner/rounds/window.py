@@ -116,6 +116,7 @@ def opened_round(
         job.described_environment,
         steps_per_actor=job.spec.steps_of(max(1, plan.num_actors)),
         envs_per_actor=job.spec.envs_per_actor,
+        state_size=job.hyperparameters.state_size,
         should_leave=should_leave,
         must_leave=must_leave,
         taken=before.taken,

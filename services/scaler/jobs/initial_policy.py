@@ -13,6 +13,8 @@ _SHAPING = (
     "value_hidden_sizes",
     "activation",
     "layer_norm",
+    "recurrent",
+    "recurrent_units",
     "image_network",
     "observation_normalisation",
 )

@@ -100,6 +100,8 @@ def _not_on_functions(rule: Hyperparameters, environment: EnvironmentSpec) -> st
         return "has discrete actions: they compute gradients of Gaussian policies only"
     if getattr(rule, "network", "") or getattr(rule, "distribution", "gaussian") != "gaussian":
         return "is to have a network or distribution of its own"
+    if rule.state_size:
+        return "is to have a recurrent policy: hyperparameters.recurrent takes torch"
     if not rule.hidden_sizes:
         return "is to have a network without hidden layers"
     if rule.value_hidden_sizes not in ((), rule.hidden_sizes):

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from shared.environments.state.keeper import StateError
+from shared.environments.state.snapshot import no_state
 from shared.trajectory import codec
 from shared.trajectory.snapshots import MAX_SNAPSHOT_BYTES
 
@@ -30,6 +31,7 @@ _MAX_RAW_BYTES = 4 * 2**20
 _METADATA = {"replay": "1"}
 """What it is, and the version of its form."""
 _NAMES = {"actions", "numbers", "returns"}
+_RECURRENT = "recurrent_state"
 
 
 class ReplayError(StateError):
@@ -50,6 +52,8 @@ class Replay:
     """Undiscounted return where it was left."""
     discounted_return: float = 0.0
     """Rewards until then, each discounted once for every step that followed."""
+    recurrent_state: NDArray[np.float32] = field(default_factory=no_state)
+    """What a recurrent policy remembers of it # [S]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,7 @@ class Recorder:
         if (total, discounted) != (left.episode_return, left.discounted_return):
             raise ReplayError("repeated, the episode has other rewards")
         self.episode.episode_return, self.episode.discounted_return = total, discounted
+        self.episode.recurrent_state = left.recurrent_state
         return observation
 
     def _checksum(self, observation: Any, before: int) -> int:  # noqa: ANN401
@@ -180,6 +185,8 @@ def encode(replay: Replay, *, longest: int) -> bytes:
         "numbers": np.array((replay.seed, replay.checksum), np.int64),
         "returns": np.array((replay.episode_return, replay.discounted_return)),
     }
+    if replay.recurrent_state.size:
+        arrays[_RECURRENT] = replay.recurrent_state
     try:
         data = codec.encode(arrays, _METADATA)
     except codec.CodecError as error:
@@ -202,6 +209,7 @@ def decode(data: bytes) -> Replay:
     except codec.CodecError as error:
         raise StateError(f"no episode to repeat: {error}") from error
     arrays = payload.arrays
+    remembered = arrays.pop(_RECURRENT, no_state())
     if payload.metadata != _METADATA or arrays.keys() != _NAMES or not arrays["actions"].ndim:
         raise StateError(f"no episode of version {_METADATA['replay']}: {payload.metadata!r:.80}")
     numbers, returns = arrays["numbers"], arrays["returns"]
@@ -212,4 +220,5 @@ def decode(data: bytes) -> Replay:
     if seed < 0:
         raise StateError(f"no episode to repeat: its seed is {seed}")
     episode_return, discounted_return = returns.tolist()
-    return Replay(seed, checksum, [*arrays["actions"].copy()], episode_return, discounted_return)
+    actions = [*arrays["actions"].copy()]
+    return Replay(seed, checksum, actions, episode_return, discounted_return, remembered)

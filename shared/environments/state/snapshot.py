@@ -12,7 +12,7 @@ kept is the state after it, and who takes it up resets.
     left = Snapshot(save_state(env), None) if ended else Snapshot(arrays, action)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -33,6 +33,12 @@ _METADATA = {"snapshot": "2"}
 """What it is, and the version of its form."""
 _ACTION = "action"
 _SO_FAR = "so_far"
+_RECURRENT = "recurrent_state"
+
+
+def no_state() -> NDArray[np.float32]:
+    """Return the recurrent state of a policy that has none."""
+    return np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +55,8 @@ class Snapshot:
     """Its steps so far."""
     discounted_return: float = 0.0
     """Rewards of these steps, each discounted once for every step that followed."""
+    recurrent_state: NDArray[np.float32] = field(default_factory=no_state)
+    """What a recurrent policy remembers of the episode # [S]."""
 
 
 def snapshot_bytes(env: Env) -> int:
@@ -103,6 +111,8 @@ def encode(snapshot: Snapshot) -> bytes:
     arrays = dict(snapshot.arrays)
     so_far = (snapshot.episode_return, snapshot.length, snapshot.discounted_return)
     arrays[_SO_FAR] = np.array(so_far, np.float64)
+    if snapshot.recurrent_state.size:
+        arrays[_RECURRENT] = snapshot.recurrent_state
     if snapshot.action is not None:
         action = np.asarray(snapshot.action)
         # As actors send them: the sample of a space may be of a shorter type.
@@ -138,7 +148,9 @@ def decode(data: bytes) -> Snapshot:
     so_far = payload.arrays.pop(_SO_FAR, np.zeros(0))
     if so_far.shape != (3,) or not np.isfinite(so_far).all():
         raise StateError("no snapshot: it does not say how far its episode is")
+    remembered = payload.arrays.pop(_RECURRENT, no_state())
     action: NDArray[Any] | None = payload.arrays.pop(_ACTION, None)
     if action is not None:
         action = action.copy()[()]  # a number where it is one, as policies give it
-    return Snapshot(payload.arrays, action, float(so_far[0]), int(so_far[1]), float(so_far[2]))
+    numbers = float(so_far[0]), int(so_far[1]), float(so_far[2])
+    return Snapshot(payload.arrays, action, *numbers, remembered)

@@ -1,0 +1,76 @@
+"""What a recurrent network makes of fragments: the rows that it learns from, states included.
+
+One pass over whole fragments gives the state before each step, by the weights that acted. Sequences
+of any length can then begin at any step. See `learning.networks.recurrent_network` for the rows.
+
+Legend: T steps; B environments; F truncated episodes; S numbers of a state; O numbers of an
+observation; R = 1 + S + O; D distribution parameters.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from learning.networks.recurrent_network import RecurrentActorCritic
+
+
+class Evaluated(NamedTuple):
+    """Fragments as the present policy and value function see them."""
+
+    rows: Tensor  # [B T, ...], as the network takes samples
+    outputs: Tensor  # [B T, D]
+    value: Tensor  # [B, T], V of each step's state
+    next_value: Tensor  # [B, T], V of the state it led to
+
+
+class Finals(NamedTuple):
+    """The last observations of truncated episodes, and the steps that led to them."""
+
+    t: Tensor  # [F] int64
+    b: Tensor  # [F] int64
+    seen: Tensor  # [F, ...], as the network takes observations
+
+
+def remembered(
+    network: RecurrentActorCritic,
+    observation: Tensor,
+    *,
+    first_state: Tensor,
+    ended: Tensor,
+    finals: Finals,
+) -> Evaluated:
+    """Return the rows of fragments, and what the network makes of them.
+
+    Args:
+        network: The policy they were made by, and its value function.
+        observation: As the network sees them # [B, T + 1, O]
+        first_state: Before the first step # [B, S]
+        ended: Whether an episode ended with step t, however # [B, T] bool
+        finals: What truncated episodes ended with: their values go on with the episode's state.
+    """
+    fresh = torch.ones_like(observation[..., :1])  # [B, T + 1, 1]
+    fresh[:, 1:, 0] = ended.to(fresh.dtype)
+    own = torch.zeros(*observation.shape[:2], first_state.shape[1], device=observation.device)
+    own[:, 0] = first_state
+    outputs, values, left = network.evaluated(torch.cat((fresh, own, observation), 2))
+    before = torch.where(fresh[:, 1:] != 0, own[:, 1:], left[:, :-1])
+    own = torch.cat((own[:, :1], before), 1)
+    next_value = values[:, 1:].clone()
+    if len(finals.t):
+        of_episode = left[finals.b, finals.t]
+        last = torch.cat((torch.ones_like(of_episode[:, :1]), of_episode, finals.seen), 1)
+        next_value[finals.b, finals.t] = network.evaluated(last.unsqueeze(1))[1].squeeze(1)
+    rows = torch.cat((fresh, own, observation), 2)[:, :-1]
+    return Evaluated(
+        rows.flatten(0, 1), outputs[:, :-1].flatten(0, 1), values[:, :-1], next_value
+    )
+
+
+def sequence_length(num_samples: int, longest: int) -> int:
+    """Return the longest sequences, up to `longest` steps, that samples can be cut into.
+
+    >>> sequence_length(2048, 32), sequence_length(2044, 32), sequence_length(7, 32)
+    (32, 28, 7)
+    """
+    return next(n for n in range(min(longest, num_samples), 0, -1) if num_samples % n == 0)

@@ -1,0 +1,70 @@
+"""A recurrent cell: a block that carries a state from step to step of an episode.
+
+`lstm` is Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997, with
+forget gates; `gru` is Cho et al., EMNLP 2014, in the form of torch and cuDNN, whose reset gate
+follows the product. Weights are laid out as torch's, the input's columns before the state's, with
+one bias where torch adds two.
+
+A state is zeros when an episode begins. One formula serves NumPy and torch.
+
+Legend: `N` rows; `I` inputs; `U` units; `G` gates times units; `S` numbers of a state: the units'
+outputs, and of an LSTM its cells behind them.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Cell = Literal["lstm", "gru"]
+GATES: dict[Cell, int] = {"lstm": 4, "gru": 3}
+CELLS: tuple[Literal["none"] | Cell, ...] = ("none", "lstm", "gru")
+"""What a policy's metadata may say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrent:
+    """Recurrent units; the block behind them sees their outputs."""
+
+    cell: Cell
+    inputs: int
+    units: int
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        """[G, I + U]: by torch's order of gates, i f g o or r z n."""
+        return (GATES[self.cell] * self.units, self.inputs + self.units)
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of a state, S."""
+        return self.units * (2 if self.cell == "lstm" else 1)
+
+    @property
+    def keeping(self) -> slice:
+        """Where the bias of the gates is that keep what is remembered where they are open."""
+        return slice(self.units, 2 * self.units)
+
+    def following(self, xp: Any, given: Any, recalled: Any, state: Any) -> Any:
+        """Return the next states # [N, S], as a new array; their first U numbers are the outputs.
+
+        Args:
+            xp: `numpy` or `torch`, whose functions take these arrays.
+            given: The input times its columns of the weight, and the bias # [N, G]
+            recalled: The outputs of the state times the others # [N, G]
+            state: # [N, S]
+        """
+        units = self.units
+        if self.cell == "lstm":
+            gates = given + recalled
+            opened = _sigmoid(xp, gates[:, : 2 * units])
+            new = xp.tanh(gates[:, 2 * units : 3 * units])
+            shown = _sigmoid(xp, gates[:, 3 * units :])
+            cells = opened[:, units:] * state[:, units:] + opened[:, :units] * new
+            return xp.concatenate((shown * xp.tanh(cells), cells), 1)
+        opened = _sigmoid(xp, given[:, : 2 * units] + recalled[:, : 2 * units])
+        new = xp.tanh(given[:, 2 * units :] + opened[:, :units] * recalled[:, 2 * units :])
+        return new + opened[:, units:] * (state - new)
+
+
+def _sigmoid(xp: Any, values: Any) -> Any:
+    """Return 1 / (1 + exp(-values)), in a form that cannot overflow."""
+    return 0.5 * xp.tanh(0.5 * values) + 0.5
