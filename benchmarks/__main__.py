@@ -37,7 +37,7 @@ _LONG = ("dashboard_memory", "replayed_episodes", "rungs")
 """Further ones, run where they are named: they take ten minutes each."""
 _WITH_GPU = ("gpu",)
 """The same: most machines have no GPU."""
-_STUDIES = ("first_results",)
+_STUDIES = ("first_results", "memory")
 """Those with options and results of their own; a study is run alone."""
 _RESULTS = Path(__file__).with_name("results")
 _PLAIN_WIDTH = 140
@@ -49,6 +49,7 @@ examples:
   python -m benchmarks --quick                 does it run at all? saves nothing
   python -m benchmarks gpu                     the learner's, on a machine that has one
   python -m benchmarks first_results --help    first trainings beside Stable-Baselines3's, hours
+  python -m benchmarks memory --help           tasks that need a recurrent policy, an hour
   NITRO_PEERS_PYTHON=~/sb3/bin/python python -m benchmarks actor_rollout
                                                peers from an environment you have
 

@@ -152,14 +152,17 @@ def _largest_difference(
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    theirs: NDArray[np.generic] = session.run(None, {"observation": observation})[0]
-    ours: NDArray[np.generic] = policy.act(observation)
+    state = _state(policy, len(observation))
+    given = {"observation": observation} | ({"state": state.copy()} if state.size else {})
+    theirs, *left = session.run(None, given)
+    clear = _clear(policy, observation, state.copy())
+    ours: NDArray[np.generic] = policy.act(observation, state)
     if not isinstance(environment.action, ContinuousActionSpec):
-        clear = _clear(policy, observation)
         ours, theirs = ours[clear], theirs[clear]
     difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
     allowed = TOLERANCE * np.maximum(1.0, np.abs(ours.astype(np.float64)))
-    if ours.shape != theirs.shape or not (difference <= allowed).all():
+    recalled = all(np.abs(each - state).max() <= TOLERANCE for each in left)
+    if ours.shape != theirs.shape or not (difference <= allowed).all() or not recalled:
         raise CommandError(
             f"policy.onnx acts differently from the policy, by up to {difference.max():g}; nothing "
             "was written: please report this",
@@ -183,9 +186,17 @@ def _observations(arrays: Mapping[str, codec.Array], environment: EnvironmentSpe
     return z.astype(np.float32)
 
 
-def _clear(policy: NumpyPolicy, observation: NDArray[Any]) -> NDArray[np.bool_]:
+def _state(policy: NumpyPolicy, num_rows: int) -> NDArray[np.float32]:
+    """Return random recurrent states # [N, S], as large as such states become."""
+    shape = policy.new_state(num_rows).shape
+    return np.random.default_rng(1).uniform(-1.0, 1.0, shape).astype(np.float32)
+
+
+def _clear(
+    policy: NumpyPolicy, observation: NDArray[Any], state: NDArray[np.float32]
+) -> NDArray[np.bool_]:
     """Return where no choice is a near tie # [N]."""
-    outputs = policy.outputs(observation)
+    outputs = policy.outputs(observation, state)
     choices = policy.distribution.num_choices
     sizes = choices if isinstance(choices, tuple) else (outputs.shape[1],)
     clear = np.ones(len(outputs), np.bool_)

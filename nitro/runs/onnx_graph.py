@@ -4,7 +4,7 @@ Everything an actor does is inside: normalisation, network, the most likely acti
 to the environment's bounds. The blocks are those of `shared.policy.blocks`.
 `torch.onnx` would need torch, onnxscript and the whole policy once more as a torch module.
 
-Legend: `N` observations at a time.
+Legend: `N` observations at a time; `S` numbers of a recurrent state.
 """
 
 from collections.abc import Mapping
@@ -36,9 +36,12 @@ from shared.policy.blocks import (
 from shared.policy.formulas import FormulaBlock
 from shared.policy.onnx_network import INPUT as NETWORK_INPUT
 from shared.policy.onnx_network import OUTPUT as NETWORK_OUTPUT
+from shared.policy.recurrent import Recurrent
 from shared.policy.spec import GRAPH, PolicySpec
 
 INPUT, OUTPUT = "observation", "action"
+STATE, NEXT_STATE = "state", "next_state"
+"""Of recurrent policies: what they remember, before and after the observation."""
 _OPSET = 17
 _ACTIVATIONS: dict[Activation, str] = {"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}
 _IR_VERSION = 9
@@ -59,6 +62,8 @@ def policy_graph(
     Its input `observation` is [N, *obs] in the type of the environment's observations. Its output
     `action` is what `env.step` takes: [N, A] float32 within the bounds, [N] int64 of a discrete
     action, or [N, A] int64 of several. The model's metadata says the same, with the numbers.
+    A recurrent policy has an input `state` and an output `next_state` besides, both [N, S] float32:
+    zeros where an episode begins, and then what the last call returned.
 
     Args:
         arrays: The policy's, as it was published; `load_policy` has accepted them.
@@ -79,8 +84,13 @@ def policy_graph(
         OUTPUT, TensorProto.FLOAT if is_continuous else TensorProto.INT64, ["N", *shape]
     )
     given = helper.make_tensor_value_info(INPUT, input_type, ["N", *observation.shape])
+    inputs, results = [given], [result]
+    if spec.recurrent:
+        for name, infos in ((STATE, inputs), (NEXT_STATE, results)):
+            form = (name, TensorProto.FLOAT, ["N", spec.state_size])
+            infos.append(helper.make_tensor_value_info(*form))
     model = helper.make_model(
-        helper.make_graph(graph.nodes, "policy", [given], [result], graph.constants),
+        helper.make_graph(graph.nodes, "policy", inputs, results, graph.constants),
         opset_imports=[helper.make_opsetid("", _OPSET)],
         ir_version=_IR_VERSION,
         producer_name="nitro",
@@ -119,8 +129,11 @@ class _Graph:
                 values = self._inserted(values, arrays[GRAPH].tobytes())
             else:
                 names = (f"policy.{number}.{part}" for part in ("weight", "bias"))
-                weight, bias = (self._constant(arrays[name]) for name in names)
                 number += 1
+                if isinstance(block, Recurrent):
+                    values = self._recurrent(values, *(arrays[name] for name in names), block)
+                    continue
+                weight, bias = (self._constant(arrays[name]) for name in names)
                 if isinstance(block, Conv):
                     values = self._convolution(values, (weight, bias), block)
                 elif isinstance(block, FormulaBlock):
@@ -137,6 +150,46 @@ class _Graph:
         below = self._node("Sub", mask, self._constant(np.float32(1)))
         lowered = self._node("Mul", below, self._constant(np.float32(FORBIDDEN)))
         return self._node("Add", outputs, lowered)
+
+    def _recurrent(
+        self,
+        values: str,
+        weight: NDArray[np.generic],
+        bias: NDArray[np.generic],
+        block: Recurrent,
+    ) -> str:
+        """Add recurrent cells, as in `Recurrent.following`; return the name of their outputs."""
+        of_input, of_state = np.split(weight, (block.inputs,), axis=1)
+        given = self._node(
+            "Gemm", values, self._constant(of_input), self._constant(bias), transB=1
+        )
+        before = STATE
+        if block.cell == "lstm":
+            before, cells = self._parts(STATE, 2, block)
+        recalled = self._node("Gemm", before, self._constant(of_state), transB=1)
+        if block.cell == "lstm":
+            parts = self._parts(self._node("Add", given, recalled), 4, block)
+            enters, keeps, shows = (self._node("Sigmoid", parts[i]) for i in (0, 1, 3))
+            kept = self._node("Mul", keeps, cells)
+            new = self._node("Mul", enters, self._node("Tanh", parts[2]))
+            cells = self._node("Add", kept, new)
+            outputs = self._node("Mul", shows, self._node("Tanh", cells))
+            self._node("Concat", outputs, cells, axis=1, name=NEXT_STATE)
+            return outputs
+        pairs = zip(self._parts(given, 3, block), self._parts(recalled, 3, block), strict=True)
+        resets, keeps, (given_new, recalled_new) = pairs
+        reset, keep = (self._node("Sigmoid", self._node("Add", *p)) for p in (resets, keeps))
+        shown = self._node("Mul", reset, recalled_new)
+        new = self._node("Tanh", self._node("Add", given_new, shown))
+        moved = self._node("Mul", keep, self._node("Sub", before, new))
+        return self._node("Add", new, moved, name=NEXT_STATE)
+
+    def _parts(self, values: str, count: int, block: Recurrent) -> list[str]:
+        """Add a split of values into so many parts of the cells' width; return their names."""
+        parts = [f"part{len(self.nodes)}_{i}" for i in range(count)]
+        sizes = self._constant(np.full(count, block.units, np.int64))
+        self.nodes.append(helper.make_node("Split", [values, sizes], parts, axis=1))
+        return parts
 
     def _inserted(self, values: str, graph: bytes) -> str:
         """Add a whole network that is none of ours."""

@@ -7,6 +7,8 @@ This file needs nothing else of Nitro. Copy it with `policy.safetensors`, and wr
     policy = Policy("policy.safetensors")
     action = policy.act(observation)
 
+A recurrent policy remembers: call `policy.reset()` where an episode begins.
+
 `python policy.py policy.safetensors` acts on one observation of zeros.
 """
 
@@ -45,6 +47,11 @@ class Policy:
         self.observation_shape: tuple[int, ...] = (
             (first.shape[1],) if shape is None else tuple(int(size) for size in shape.split(","))
         )
+        self._state: Any = None
+
+    def reset(self) -> None:
+        """Forget the observations so far: an episode begins."""
+        self._state = None
 
     def act(self, observation: Any) -> Any:
         """Return the action for one observation, or the actions for several [N, ...]."""
@@ -65,6 +72,9 @@ class Policy:
             values = np.clip(centred * self._arrays["observation_scale"], -clip, clip)
         for i in range(self._num_layers):
             weight, bias = (self._arrays[f"policy.{i}.{name}"] for name in ("weight", "bias"))
+            if "recurrent" in self._said and i == self._num_layers - 2:
+                values = self._recalled(values, weight, bias)
+                continue
             if i < len(self._convolutions):
                 values = _convolved(values, weight, bias, *self._convolutions[i])
             else:
@@ -77,6 +87,28 @@ class Policy:
         if self._said.get("mask") == "yes":  # actions that are not allowed are never chosen
             values = values + (observation[:, -values.shape[1] :] - 1) * 1e9
         return values
+
+    def _recalled(self, values: Any, weight: Any, bias: Any) -> Any:
+        """Return the outputs of the recurrent cells, whose state moves on."""
+        is_lstm = self._said["recurrent"] == "lstm"
+        units = len(bias) // (4 if is_lstm else 3)
+        if self._state is None:
+            self._state = np.zeros((len(values), units * (2 if is_lstm else 1)), np.float32)
+        if len(self._state) != len(values):
+            raise ValueError(f"{len(values)} observations for {len(self._state)} episodes")
+        before, cells = self._state[:, :units], self._state[:, units:]
+        given = values @ weight[:, :-units].T + bias
+        recalled = before @ weight[:, -units:].T
+        if is_lstm:
+            enters, keeps, new, shows = np.split(given + recalled, 4, axis=1)
+            cells = _sigmoid(keeps) * cells + _sigmoid(enters) * np.tanh(new)
+            outputs = _sigmoid(shows) * np.tanh(cells)
+            self._state = np.concatenate((outputs, cells), axis=1)
+            return outputs
+        (reset, keeps, new), parts = np.split(given, 3, axis=1), np.split(recalled, 3, axis=1)
+        new = np.tanh(new + _sigmoid(reset + parts[0]) * parts[2])
+        self._state = new + _sigmoid(keeps + parts[1]) * (before - new)
+        return self._state
 
     def _actions(self, outputs: Any) -> Any:
         start = self._numbers("action_start", int)
@@ -97,6 +129,10 @@ class Policy:
 
     def _numbers(self, name: str, kind: type) -> list[Any]:
         return [kind(text) for text in self._said.get(name, "").split(",") if text]
+
+
+def _sigmoid(values: Any) -> Any:
+    return 0.5 * np.tanh(0.5 * values) + 0.5
 
 
 def _array(data: bytes, entry: dict[str, Any]) -> Any:

@@ -152,23 +152,26 @@ class NumpyPolicy:
         self.distribution.sample(outputs, noise=self.distribution.noise(rng, leading), out=action)
         return action, self.distribution.log_prob(outputs, action)
 
-    def act(self, observation: ArrayLike) -> Action:
+    def act(self, observation: ArrayLike, state: Float32 | None = None) -> Action:
         """Return what the deterministic policy does, [..., *act] for observations [..., *obs].
 
         It is what `env.step` takes, as from the exported ONNX file: within the bounds of the
         environment's action space, choices numbered as they are there. A recurrent policy
         remembers what it saw since `reset`, which is to be called where an episode begins; of
-        several observations each belongs to an episode of its own.
+        several observations each belongs to an episode of its own. Or give it a `state` [N, S] of
+        `new_state`, which it moves on in place.
 
         Raises:
             PolicyError: The observations' last axes are not an observation's, or the bounds of
                 continuous actions are not known.
         """
         seen = np.asarray(observation)
-        if self._state is None and self.spec.recurrent:
-            leading = seen.shape[: max(0, seen.ndim - len(self.observation_shape))]
-            self._state = self.new_state(math.prod(leading))
-        action = self.mode(seen, self._state)
+        if state is None and self.spec.recurrent:
+            if self._state is None:
+                leading = seen.shape[: max(0, seen.ndim - len(self.observation_shape))]
+                self._state = self.new_state(math.prod(leading))
+            state = self._state
+        action = self.mode(seen, state)
         if self.distribution.num_choices is not None:
             return action if self._start is None else action + self._start
         if self._to_bounds is None:
