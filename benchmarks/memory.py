@@ -1,4 +1,4 @@
-"""Tasks that need a memory: recurrent policies, policies without one, and sb3-contrib's RecurrentPPO.
+"""Tasks that need a memory: policies with one and without, and sb3-contrib's RecurrentPPO.
 
     python -m benchmarks memory
     python -m benchmarks memory --only Recall-v0 --policies gru none --seeds 2
@@ -35,7 +35,7 @@ from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.message import Count, Message, NonNegativeFloat, Number, PositiveInt
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
-from shared.hyperparameters.presets import resolve
+from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
 from shared.trajectory.seeds import actor_seed
 
@@ -133,16 +133,19 @@ def _read(path: Path) -> list[MemoryResult]:
 def _ours(env_id: str, policy: str, seed: int) -> MemoryResult:
     environment = describe_environment()
     ref = EnvironmentRef(env_id=env_id)
-    settings = {**_SETTINGS, "recurrent": policy}
+    settings = {**STANDARD.model_dump(), **_SETTINGS, "recurrent": policy}
     rounds = STEPS[env_id] // _ROUND
     algorithm = Ppo(
-        describe(ref), resolve("ppo", "standard", settings), seed=seed, max_rounds=rounds
+        describe(ref), PpoHyperparameters.model_validate(settings), seed=seed, max_rounds=rounds
     )
-    start, left = time.process_time(), ()
+    left: tuple[bytes, ...] = ()
+    start = time.process_time()
     with ExitStack() as stack:
         envs = [stack.enter_context(closing(make_environment(ref))) for _ in range(_ENVS)]
         for index in range(rounds):
-            task = _task(ref, index, seed=actor_seed(seed, mode="sample", round_index=index, actor_index=0))
+            task = _task(
+                ref, index, seed=actor_seed(seed, mode="sample", round_index=index, actor_index=0)
+            )
             trajectory = sample_fragment(
                 task, envs, load_policy(*algorithm.policy_payload()), starts=left
             )
@@ -192,9 +195,7 @@ def _theirs(env_id: str, policy: str, seed: int) -> MemoryResult:
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=one_thread, check=True)
     answer = json.loads(done.stdout.splitlines()[-1])
-    return MemoryResult(
-        env_id=env_id, policy=policy, seed=seed, environment=environment, **answer
-    )
+    return MemoryResult(env_id=env_id, policy=policy, seed=seed, environment=environment, **answer)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -25,7 +25,7 @@ Float32 = NDArray[np.float32]
 class Recall(gymnasium.Env[Float32, np.int64]):
     """An episode is a cue, `DELAY` empty steps, and a question that pays 1 for the right answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, **_: Any) -> None:
         self.observation_space = Box(0.0, 1.0, (NUM_CUES + 1,), np.float32)
         self.action_space = Discrete(NUM_CUES)
         self._cue = self._step = 0
@@ -57,8 +57,9 @@ class HiddenCartPole(gymnasium.ObservationWrapper[Float32, np.int64, Float32]):
     """CartPole without velocities."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(CartPoleEnv(**settings))
-        shown = self.env.observation_space
+        env: gymnasium.Env[Any, Any] = CartPoleEnv(**settings)
+        super().__init__(env)
+        shown = env.observation_space
         assert isinstance(shown, Box)
         self.observation_space = Box(shown.low[::2], shown.high[::2], dtype=np.float32)
 

@@ -19,6 +19,7 @@ import gymnasium
 import numpy as np
 import torch
 from sb3_contrib import RecurrentPPO
+from stable_baselines3.common.env_util import make_vec_env
 
 ENVS, ROUND, MINIBATCH, UNITS, LEARNING_RATE = 8, 2048, 256, 64, 1e-3
 
@@ -42,10 +43,9 @@ def main() -> None:
     env_id, steps, seed, module, episodes, first_seed = sys.argv[1:]
     torch.set_num_threads(1)
     spec = importlib.util.spec_from_file_location(Path(module).stem, module)
-    assert spec is not None and spec.loader is not None, f"{module} is no Python file"
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{module} is no Python file")
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    from stable_baselines3.common.env_util import make_vec_env
-
     model = RecurrentPPO(
         "MlpLstmPolicy",
         make_vec_env(env_id, n_envs=ENVS, seed=int(seed)),

@@ -208,7 +208,7 @@ class Fragment:
         self._discounted[b] = self._earlier[b] = episode.discounted_return
         return True
 
-    def _remember(self, b: int, state: NDArray[np.float32]) -> None:
+    def _remember(self, b: int, state: NDArray[Any]) -> None:
         """Go on with a recurrent state, or raise `StateError` where it is of another policy."""
         size = self._recurrent.shape[1]
         if state.dtype != np.float32 or state.shape != (size,) or not np.isfinite(state).all():

@@ -62,9 +62,7 @@ def remembered(
         last = torch.cat((torch.ones_like(of_episode[:, :1]), of_episode, finals.seen), 1)
         next_value[finals.b, finals.t] = network.evaluated(last.unsqueeze(1))[1].squeeze(1)
     rows = torch.cat((fresh, own, observation), 2)[:, :-1]
-    return Evaluated(
-        rows.flatten(0, 1), outputs[:, :-1].flatten(0, 1), values[:, :-1], next_value
-    )
+    return Evaluated(rows.flatten(0, 1), outputs[:, :-1].flatten(0, 1), values[:, :-1], next_value)
 
 
 def sequence_length(num_samples: int, longest: int) -> int:

@@ -77,10 +77,12 @@ class RecurrentActorCritic(AutogradActorCritic):
         """Return the state that each row leaves # [n, L, S]."""
         sequences = rows.unsqueeze(1) if rows.ndim == 2 else rows
         cells, units = self._cells, self._cells.units
-        fresh, own, seen = sequences.split((1, cells.state_size, self._encoder_inputs), 2)
+        fresh, own, seen = torch.split(
+            sequences, (1, cells.state_size, *self.spec.observation_shape), 2
+        )
         *before, core, _ = self.layers("policy", parameters)
         encoded = forward(self._encoder, before, seen.flatten(0, 1))
-        of_input, of_state = core.weight.split((cells.inputs, units), 1)
+        of_input, of_state = torch.split(core.weight, (cells.inputs, units), 1)
         given = functional.linear(encoded, of_input, core.bias).view(*sequences.shape[:2], -1)
         begins = (fresh != 0).any(0).flatten().tolist()  # a look each step would cost as much
         state, left = own[:, 0], []
@@ -91,10 +93,6 @@ class RecurrentActorCritic(AutogradActorCritic):
             state = cells.following(torch, given_t, recalled, state)
             left.append(state)
         return torch.stack(left, 1)
-
-    @property
-    def _encoder_inputs(self) -> int:
-        return self.spec.observation_shape[0]
 
     def _of(self, parameters: Mapping[str, Tensor], states: Tensor) -> tuple[Tensor, Tensor]:
         """Return the policy's last layer # [N, H] and the values # [N] at states after a step."""

@@ -79,16 +79,16 @@ def policy_graph(
     graph.act(outputs, spec, action)
     is_continuous = isinstance(action, ContinuousActionSpec)
     input_type = TensorProto.UINT8 if observation.dtype == "uint8" else TensorProto.FLOAT
-    shape = [] if isinstance(action, DiscreteActionSpec) else [_action_size(action)]
+    size = [] if isinstance(action, DiscreteActionSpec) else [_action_size(action)]
     result = helper.make_tensor_value_info(
-        OUTPUT, TensorProto.FLOAT if is_continuous else TensorProto.INT64, ["N", *shape]
+        OUTPUT, TensorProto.FLOAT if is_continuous else TensorProto.INT64, ["N", *size]
     )
     given = helper.make_tensor_value_info(INPUT, input_type, ["N", *observation.shape])
     inputs, results = [given], [result]
     if spec.recurrent:
         for name, infos in ((STATE, inputs), (NEXT_STATE, results)):
-            form = (name, TensorProto.FLOAT, ["N", spec.state_size])
-            infos.append(helper.make_tensor_value_info(*form))
+            shape = ["N", spec.state_size]
+            infos.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
     model = helper.make_model(
         helper.make_graph(graph.nodes, "policy", inputs, results, graph.constants),
         opset_imports=[helper.make_opsetid("", _OPSET)],
@@ -128,12 +128,12 @@ class _Graph:
             elif isinstance(block, Graph):
                 values = self._inserted(values, arrays[GRAPH].tobytes())
             else:
-                names = (f"policy.{number}.{part}" for part in ("weight", "bias"))
+                given = [arrays[f"policy.{number}.{part}"] for part in ("weight", "bias")]
                 number += 1
                 if isinstance(block, Recurrent):
-                    values = self._recurrent(values, *(arrays[name] for name in names), block)
+                    values = self._recurrent(values, given[0], given[1], block)
                     continue
-                weight, bias = (self._constant(arrays[name]) for name in names)
+                weight, bias = map(self._constant, given)
                 if isinstance(block, Conv):
                     values = self._convolution(values, (weight, bias), block)
                 elif isinstance(block, FormulaBlock):
@@ -160,21 +160,17 @@ class _Graph:
     ) -> str:
         """Add recurrent cells, as in `Recurrent.following`; return the name of their outputs."""
         of_input, of_state = np.split(weight, (block.inputs,), axis=1)
-        given = self._node(
-            "Gemm", values, self._constant(of_input), self._constant(bias), transB=1
-        )
-        before = STATE
-        if block.cell == "lstm":
-            before, cells = self._parts(STATE, 2, block)
+        given = self._node("Gemm", values, self._constant(of_input), self._constant(bias), transB=1)
+        before, *cells = self._parts(STATE, 2, block) if block.cell == "lstm" else [STATE]
         recalled = self._node("Gemm", before, self._constant(of_state), transB=1)
         if block.cell == "lstm":
             parts = self._parts(self._node("Add", given, recalled), 4, block)
             enters, keeps, shows = (self._node("Sigmoid", parts[i]) for i in (0, 1, 3))
-            kept = self._node("Mul", keeps, cells)
+            kept = self._node("Mul", keeps, cells[0])
             new = self._node("Mul", enters, self._node("Tanh", parts[2]))
-            cells = self._node("Add", kept, new)
-            outputs = self._node("Mul", shows, self._node("Tanh", cells))
-            self._node("Concat", outputs, cells, axis=1, name=NEXT_STATE)
+            left = self._node("Add", kept, new)
+            outputs = self._node("Mul", shows, self._node("Tanh", left))
+            self._node("Concat", outputs, left, axis=1, name=NEXT_STATE)
             return outputs
         pairs = zip(self._parts(given, 3, block), self._parts(recalled, 3, block), strict=True)
         resets, keeps, (given_new, recalled_new) = pairs

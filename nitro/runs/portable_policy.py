@@ -64,12 +64,7 @@ class Policy:
 
     def _outputs(self, values: Any) -> Any:
         observation = values
-        if self._convolutions:
-            values = values / _MAX_PIXEL
-        elif "observation_mean" in self._arrays:
-            centred = values - self._arrays["observation_mean"]
-            clip = float(self._said["observation_clip"])
-            values = np.clip(centred * self._arrays["observation_scale"], -clip, clip)
+        values = self._seen(values)
         for i in range(self._num_layers):
             weight, bias = (self._arrays[f"policy.{i}.{name}"] for name in ("weight", "bias"))
             if "recurrent" in self._said and i == self._num_layers - 2:
@@ -87,6 +82,16 @@ class Policy:
         if self._said.get("mask") == "yes":  # actions that are not allowed are never chosen
             values = values + (observation[:, -values.shape[1] :] - 1) * 1e9
         return values
+
+    def _seen(self, values: Any) -> Any:
+        """Return what the network sees of observations."""
+        if self._convolutions:
+            return values / _MAX_PIXEL
+        if "observation_mean" not in self._arrays:
+            return values
+        centred = values - self._arrays["observation_mean"]
+        clip = float(self._said["observation_clip"])
+        return np.clip(centred * self._arrays["observation_scale"], -clip, clip)
 
     def _recalled(self, values: Any, weight: Any, bias: Any) -> Any:
         """Return the outputs of the recurrent cells, whose state moves on."""

@@ -93,9 +93,7 @@ def build_worker(
         process = second_process if job.spec.open_rounds == 1 else None
         return build_algorithm(job, **where(job, steps, process))
 
-    def where(
-        job: Job, on_functions: StepsBuilder | None, process: SecondProcess | None
-    ) -> _Where:
+    def where(job: Job, on_functions: StepsBuilder | None, process: SecondProcess | None) -> _Where:
         if on_functions is not None:
             # What functions compute is put together here, beside their gradients: on a CPU.
             return {"device": _CPU, "steps": on_functions}

@@ -31,6 +31,8 @@ _CLIP, _VALUE_CLIP = "hyperparameters.clip", "hyperparameters.value_clip"
 _NORM = "hyperparameters.gradient_norm_max"
 _HIDDEN = "hyperparameters.hidden_sizes"
 _ACTORS = "actors step environments; --scaling fixed:N uses N actors in every round"
+_UNITS = "hyperparameters.recurrent_units"
+_ACTORS = "actors step environments, and --scaling fixed:N takes N of them in every round"
 _PER_ACTOR = "envs_per_actor"
 _STEPS = "--total-steps sets the environment steps, --rounds the updates"
 _DEVICE = (
@@ -98,6 +100,10 @@ FAMILIAR: tuple[Familiar, ...] = (
     Familiar("kl_coeff", (RLLIB,), "hyperparameters.kl_coefficient"),
     Familiar("target_kl", (SB3, CLEANRL), _KL),
     Familiar("net_arch", (SB3,), _HIDDEN),
+    Familiar("use_lstm", (RLLIB,), "hyperparameters.recurrent"),
+    Familiar("lstm_cell_size", (RLLIB,), _UNITS),
+    Familiar("lstm_hidden_size", (SB3,), _UNITS),
+    Familiar("max_seq_len", (RLLIB,), "hyperparameters.sequence_length"),
     Familiar("fcnet_hiddens", (RLLIB,), _HIDDEN),
     Familiar("activation_fn", (SB3,), "hyperparameters.activation"),
     Familiar("fcnet_activation", (RLLIB,), "hyperparameters.activation"),

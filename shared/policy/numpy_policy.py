@@ -109,9 +109,7 @@ class NumpyPolicy:
         """Have `act` begin new episodes: what a recurrent policy remembers is forgotten."""
         self._state = None
 
-    def outputs(
-        self, observation: NDArray[np.generic], state: Float32 | None = None
-    ) -> Float32:
+    def outputs(self, observation: NDArray[np.generic], state: Float32 | None = None) -> Float32:
         """Return the network's outputs [..., H] for observations [..., F] or images.
 
         Args:

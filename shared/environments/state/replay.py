@@ -52,8 +52,8 @@ class Replay:
     """Undiscounted return where it was left."""
     discounted_return: float = 0.0
     """Rewards until then, each discounted once for every step that followed."""
-    recurrent_state: NDArray[np.float32] = field(default_factory=no_state)
-    """What a recurrent policy remembers of it # [S]."""
+    recurrent_state: NDArray[Any] = field(default_factory=no_state)
+    """What a recurrent policy remembers of it # [S] float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ _SO_FAR = "so_far"
 _RECURRENT = "recurrent_state"
 
 
-def no_state() -> NDArray[np.float32]:
+def no_state() -> NDArray[Any]:
     """Return the recurrent state of a policy that has none."""
     return np.zeros(0, np.float32)
 
@@ -55,8 +55,8 @@ class Snapshot:
     """Its steps so far."""
     discounted_return: float = 0.0
     """Rewards of these steps, each discounted once for every step that followed."""
-    recurrent_state: NDArray[np.float32] = field(default_factory=no_state)
-    """What a recurrent policy remembers of the episode # [S]."""
+    recurrent_state: NDArray[Any] = field(default_factory=no_state)
+    """What a recurrent policy remembers of the episode # [S] float32."""
 
 
 def snapshot_bytes(env: Env) -> int:

@@ -149,6 +149,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], tuple[int, ...], ActionSp
         (4,),
         MultiDiscreteActionSpec(num_choices=(2, 3), starts=(7, -1)),
     ),
+    "discrete, GRU, normalised": (
+        {**layers((8, 4), (18, 14), (5, 6)), **NORMALISED},
+        metadata("categorical", "none", observation_clip="5.0", recurrent="gru"),
+        (4,),
+        DiscreteActionSpec(n=5),
+    ),
+    "continuous, LSTM, two layers before": (
+        layers((8, 4), (7, 8), (24, 13), (4, 6)),
+        metadata("gaussian", "state_dependent", recurrent="lstm"),
+        (4,),
+        CONTINUOUS,
+    ),
     "Nature's images": (
         layers(*NATURE_SHAPES),
         metadata("categorical", "none") | NATURE,
@@ -210,8 +222,12 @@ def test_the_graph_acts_as_the_policy_of_the_run_and_as_the_exported_one(
     exported_policy = load_policy(payload.arrays, payload.metadata)
     for policy in (read_policy(folder)[1], exported_policy):
         for rows in (observation, observation[:1]):
-            (taken,) = session.run(None, {"observation": rows})
-            ours: NDArray[Any] = policy.act(rows)
+            state = rng.uniform(-1, 1, policy.new_state(len(rows)).shape).astype(np.float32)
+            given = {"state": state.copy()} if state.size else {}
+            taken, *left = session.run(None, {"observation": rows, **given})
+            ours: NDArray[Any] = policy.act(rows, state)
+            for each in left:
+                np.testing.assert_allclose(each, state, atol=1e-5, strict=True)
             if isinstance(action, ContinuousActionSpec):
                 low, high = np.array([action.low, action.high], np.float32)
                 np.testing.assert_allclose(taken, ours, atol=1e-4, strict=True)
@@ -219,7 +235,8 @@ def test_the_graph_acts_as_the_policy_of_the_run_and_as_the_exported_one(
                 assert (taken <= high).all()
             else:
                 np.testing.assert_array_equal(taken, ours, strict=True)
-        np.testing.assert_allclose(policy.act(observation[0]), taken[0], atol=1e-4)
+        if not state.size:
+            np.testing.assert_allclose(policy.act(observation[0]), taken[0], atol=1e-4)
     assert report.largest_difference is not None
     assert report.largest_difference <= 1e-4
 
@@ -298,11 +315,15 @@ def test_the_exported_module_acts_alike_with_numpy_alone(name: str, tmp_path: Pa
     forbid_one(name, seen)
     if len(shape) > 1:
         seen = rng.integers(0, 256, (20, *shape)).astype(np.float32)
-    expected = ours.act(seen)
-    acted = policy.act(seen)
-    assert acted.shape == expected.shape
-    np.testing.assert_allclose(acted, expected, atol=1e-4)
-    np.testing.assert_allclose(policy.act(seen[0]), acted[0], atol=1e-4)
+    first = policy.act(seen)
+    policy.reset()
+    for rows in (seen, seen[::-1]):  # a recurrent policy remembers the first
+        expected, acted = ours.act(rows), policy.act(rows)
+        assert acted.shape == expected.shape
+        np.testing.assert_allclose(acted, expected, atol=1e-4)
+    policy.reset()
+    np.testing.assert_allclose(policy.act(seen[0]), first[0], atol=1e-4)
+    policy.reset()
     with pytest.raises(ValueError, match="expected"):
         policy.act(np.zeros(99))
 

@@ -179,3 +179,37 @@ def test_impact_keeps_its_target_policy_on_functions() -> None:
     with pytest.raises(ValidationError, match="objective .decoupled. .* use clipped, or ppo"):
         JobSpec(algorithm="impact", learner="functions", learner_functions=decoupled)
     assert JobSpec(algorithm="ppo", learner="functions", learner_functions=decoupled)
+
+
+def test_a_recurrent_policy_is_not_measured_and_has_a_constant_number_of_actors() -> None:
+    gru = {"hyperparameters": {"recurrent": "gru"}}
+    spec = JobSpec.model_validate(gru)
+    assert (spec.is_recurrent, spec.scaling.policy) == (True, "fixed")
+    assert JobSpec.read(spec.model_dump_json()) == spec
+    assert JobSpec.model_validate({"hyperparameters": {"recurrent": "none"}}) == JobSpec(
+        hyperparameters={"recurrent": "none"}
+    )
+    assert not JobSpec().is_recurrent
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"scaling": {"policy": "nitro"}}, "nothing is measured of recurrent policies"),
+        ({"algorithm": "impact"}, "recurrent is for ppo: impact learns from steps of older"),
+        ({"algorithm": "sac"}, "recurrent is for ppo"),
+        ({"learner": "functions"}, "learner is functions: use cpu or gpu"),
+        ({"learner": "external"}, "learner is external: use cpu or gpu"),
+        ({"hyperparameters": {"recurrent": "rnn"}}, "'none', 'lstm' or 'gru'"),
+        (
+            {"hyperparameters": {"recurrent": "gru", "network": "gain"}},
+            "leave network (gain) out",
+        ),
+        ({"hyperparameters": {"recurrent": "gru", "hidden_sizes": []}}, "give hidden_sizes"),
+    ],
+)
+def test_what_does_not_go_with_a_recurrent_policy_is_refused(
+    body: dict[str, Any], says: str
+) -> None:
+    errors = _errors({"hyperparameters": {"recurrent": "lstm"}, **body})
+    assert says in " ".join(errors.values())

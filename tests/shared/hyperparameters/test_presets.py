@@ -49,6 +49,9 @@ def test_the_paper_preset_is_table_1_filled_up_with_rllibs_defaults() -> None:
         "layer_norm": False,
         "entropy_decay": "none",
         "network": "",
+        "recurrent": "none",
+        "recurrent_units": 64,
+        "sequence_length": 32,
     }
     expected = table_1 | rllib | section_8_1 | ours | unused
     assert resolve("ppo", "paper", {}).model_dump() == expected
@@ -87,6 +90,7 @@ def test_the_standard_preset_is_cleanrls_for_continuous_control() -> None:
         "action_mapping": "clip",
     }
     unused = {"kl_target": 0.01, "kl_coefficient_max": 100.0}
+    unused |= {"recurrent": "none", "recurrent_units": 64, "sequence_length": 32}
     assert resolve("ppo", "standard", {}).model_dump() == cleanrl | unused
 
 
