@@ -77,12 +77,11 @@ class RecurrentActorCritic(AutogradActorCritic):
         """Return the state that each row leaves # [n, L, S]."""
         sequences = rows.unsqueeze(1) if rows.ndim == 2 else rows
         cells, units = self._cells, self._cells.units
-        fresh, own, seen = torch.split(
-            sequences, (1, cells.state_size, *self.spec.observation_shape), 2
-        )
+        sizes = [1, cells.state_size, *self.spec.observation_shape]
+        fresh, own, seen = torch.split(sequences, sizes, 2)
         *before, core, _ = self.layers("policy", parameters)
         encoded = forward(self._encoder, before, seen.flatten(0, 1))
-        of_input, of_state = torch.split(core.weight, (cells.inputs, units), 1)
+        of_input, of_state = torch.split(core.weight, [cells.inputs, units], 1)
         given = functional.linear(encoded, of_input, core.bias).view(*sequences.shape[:2], -1)
         begins = (fresh != 0).any(0).flatten().tolist()  # a look each step would cost as much
         state, left = own[:, 0], []

@@ -87,7 +87,7 @@ def policy_graph(
     inputs, results = [given], [result]
     if spec.recurrent:
         for name, infos in ((STATE, inputs), (NEXT_STATE, results)):
-            shape = ["N", spec.state_size]
+            shape: list[str | int | None] = ["N", spec.state_size]
             infos.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
     model = helper.make_model(
         helper.make_graph(graph.nodes, "policy", inputs, results, graph.constants),
@@ -173,8 +173,8 @@ class _Graph:
             self._node("Concat", outputs, left, axis=1, name=NEXT_STATE)
             return outputs
         pairs = zip(self._parts(given, 3, block), self._parts(recalled, 3, block), strict=True)
-        resets, keeps, (given_new, recalled_new) = pairs
-        reset, keep = (self._node("Sigmoid", self._node("Add", *p)) for p in (resets, keeps))
+        resetting, keeping, (given_new, recalled_new) = pairs
+        reset, keep = (self._node("Sigmoid", self._node("Add", *p)) for p in (resetting, keeping))
         shown = self._node("Mul", reset, recalled_new)
         new = self._node("Tanh", self._node("Add", given_new, shown))
         moved = self._node("Mul", keep, self._node("Sub", before, new))

@@ -32,7 +32,6 @@ _NORM = "hyperparameters.gradient_norm_max"
 _HIDDEN = "hyperparameters.hidden_sizes"
 _ACTORS = "actors step environments; --scaling fixed:N uses N actors in every round"
 _UNITS = "hyperparameters.recurrent_units"
-_ACTORS = "actors step environments, and --scaling fixed:N takes N of them in every round"
 _PER_ACTOR = "envs_per_actor"
 _STEPS = "--total-steps sets the environment steps, --rounds the updates"
 _DEVICE = (

@@ -89,8 +89,13 @@ def test_the_standard_preset_is_cleanrls_for_continuous_control() -> None:
         "reward_clip": 10.0,
         "action_mapping": "clip",
     }
-    unused = {"kl_target": 0.01, "kl_coefficient_max": 100.0}
-    unused |= {"recurrent": "none", "recurrent_units": 64, "sequence_length": 32}
+    unused = {
+        "kl_target": 0.01,
+        "kl_coefficient_max": 100.0,
+        "recurrent": "none",
+        "recurrent_units": 64,
+        "sequence_length": 32,
+    }
     assert resolve("ppo", "standard", {}).model_dump() == cleanrl | unused
 
 
