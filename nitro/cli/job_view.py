@@ -9,6 +9,7 @@ from rich.table import Table
 
 from nitro.errors import CommandError
 from nitro.runs.summary import cost_text, duration, number, wait_text
+from nitro.spec.scaling_option import scaling_name
 from nitro.tables import columns_table, facts_table
 from shared.contracts.billing import JobCost
 from shared.contracts.job_spec import StopRule
@@ -66,10 +67,10 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         ("return", f"last {number(progress.last_return)}   best {number(progress.best_return)}"),
         *_bill(job, cost),
         ("algorithm", f"{spec.algorithm} ({spec.preset}), seed {spec.seed}"),
-        ("actors", f"{spec.actors.min} to {spec.actors.max}, scaling {spec.scaling.policy}"),
+        ("actors", f"{spec.actors.min} to {spec.actors.max}, scaling {scaling_name(spec.scaling)}"),
         ("warm environments", spec.warm or "provisioned"),
         ("learner", _learner(job)),
-        *(("", f"scaling {s.scaling.policy} from round {s.round} on") for s in job.switches),
+        *(("", f"scaling {scaling_name(s.scaling)} from round {s.round} on") for s in job.switches),
         *((("error", job.error),) if job.error else ()),
     ]
     return facts_table(facts)

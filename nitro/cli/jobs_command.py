@@ -146,7 +146,7 @@ def scale(
 ) -> None:
     """Switch to another scaling policy, or a fixed number of actors, from the next round on."""
     from nitro.client.naming import find_job
-    from nitro.spec.scaling_option import build_scaling
+    from nitro.spec.scaling_option import build_scaling, scaling_name
 
     scaling = build_scaling(
         policy, num_actors=actors, assignments=assignments or [], runs_dir=runs_dir
@@ -154,7 +154,8 @@ def scale(
     with _client(api_url, runs_dir) as client:
         job = client.switch_scaling(find_job(client, job_id), scaling)
     since = f" from round {job.switches[-1].round} on" if job.switches else ""
-    typer.echo(job.model_dump_json() if as_json else f"{job.job_id}: {scaling.policy}{since}")
+    told = f"{job.job_id}: {scaling_name(scaling)}{since}"
+    typer.echo(job.model_dump_json() if as_json else told)
 
 
 @command(app, "nitro jobs delete hopper-v5-3f2a")

@@ -33,6 +33,11 @@ FORMS = {
 """
 
 
+def scaling_name(scaling: Policy) -> str:
+    """Return a policy's name, and the number of actors where it is fixed."""
+    return f"fixed:{scaling.num_actors}" if isinstance(scaling, FixedScaling) else scaling.policy
+
+
 def parse_scaling(text: str, *, runs_dir: Path, option: str = "--scaling") -> JsonObject:
     """Read a policy and its argument.
 

@@ -146,10 +146,10 @@ def test_a_running_job_is_switched_from_the_command_line(
         if snapshot.finished_rounds == 0:
             continue
         if not snapshot.job.switches:
-            assert "fixed from round" in nitro_jobs("scale", job_id, "--actors", "1")
+            assert "fixed:1 from round" in nitro_jobs("scale", job_id, "--actors", "1")
         elif snapshot.finished_rounds > snapshot.job.switches[0].round:
             client.stop(job_id)
     first = client.get(job_id).switches[0].round
-    assert f"fixed from round {first} on" in nitro_jobs("show", job_id)
+    assert f"fixed:1 from round {first} on" in nitro_jobs("show", job_id)
     counts = [r.plan.num_actors for r in client.every_round(job_id) if r.result is not None]
     assert set(counts[first:]) == {1}
