@@ -273,7 +273,8 @@ def _require_supported(model: NitroPPO) -> None:
         )
     if hasattr(model.policy, "lstm_actor"):
         raise CommandError(
-            "policy: recurrent policies are not supported; actors keep no hidden state"
+            "policy: recurrent policies are not supported here; nitro train has them: "
+            "--set hyperparameters.recurrent=lstm"
         )
     space = model.observation_space
     if isinstance(space, spaces.Dict):

@@ -35,7 +35,7 @@ def learners(config: NitroConfig) -> tuple[Learner, ...]:
 
 def function_learner(config: NitroConfig, spec: JobSpec) -> Learner | None:
     """Return a learner with learner functions; None if they cannot compute the gradients."""
-    if not ALGORITHMS[spec.algorithm].on_functions:
+    if spec.is_recurrent or not ALGORITHMS[spec.algorithm].on_functions:
         return None
     values = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
     passes: int = getattr(values, "num_epochs", 1)

@@ -6,8 +6,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from shared.contracts.environment_spec import ObservationSpec
+from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
+from shared.policy.spec import PolicySpec
 from tests.learning.trajectories import CONTINUOUS, DISCRETE
 from tests.shared.policy.recurrent_policies import recurrent_network, recurrent_policy
 
@@ -99,3 +102,11 @@ def test_cells_of_another_width_are_refused() -> None:
     arrays["policy.1.weight"] = arrays["policy.1.weight"][:-1]
     with pytest.raises(PolicyError, match=r"policy.1.weight has shape|policy.2.weight has shape"):
         load_policy(arrays, network.spec.metadata())
+
+
+def test_images_are_refused_with_the_fix() -> None:
+    images = DISCRETE.model_copy(
+        update={"observation": ObservationSpec(shape=(4, 84, 84), dtype="uint8")}
+    )
+    with pytest.raises(ValueError, match=r"images, .* set hyperparameters.recurrent to none"):
+        PolicySpec.of(images, PpoHyperparameters(recurrent="gru"))
