@@ -1,4 +1,4 @@
-"""The learner process: a worker that trains, and HTTP endpoints that say how it is doing."""
+"""The learner process: a worker that trains, and HTTP endpoints for health and metrics."""
 
 import socket
 import sys
@@ -50,7 +50,7 @@ _NEEDED = ("scaler", "cache")
 
 
 class _Where(TypedDict):
-    """Where an algorithm computes, and what takes its gradient steps."""
+    """An algorithm's device, and its source of gradient steps."""
 
     device: torch.device
     steps: StepsBuilder
@@ -64,7 +64,7 @@ def build_worker(
     second_process: SecondProcess | None,
     ranks: Ranks | None = None,
 ) -> Worker:
-    """Wire the worker: the only place that decides what it talks to.
+    """Wire the worker: the only place that constructs its clients.
 
     Raises:
         CacheError: The cache URL is malformed.
@@ -82,20 +82,21 @@ def build_worker(
             on_try=partial(readiness.report, "scaler"),
         )
 
-    connect_scaler().close()  # what keeps it from being made shows at the start
+    connect_scaler().close()  # errors of its construction show at the start
 
     sign = process_credentials()
     credentials = settings.cache_credentials(sign)
     url = settings.cache_url.get_secret_value()
 
     def algorithm(job: Job, steps: StepsBuilder | None) -> Algorithm:
-        # Where rounds overlap, actors work at the same time: no core is to spare for a process.
+        # With overlapping rounds, actors work at the same time: there is no spare core for a
+        # process.
         process = second_process if job.spec.open_rounds == 1 else None
         return build_algorithm(job, **where(job, steps, process))
 
     def where(job: Job, on_functions: StepsBuilder | None, process: SecondProcess | None) -> _Where:
         if on_functions is not None:
-            # What functions compute is put together here, beside their gradients: on a CPU.
+            # Gradients of functions are aggregated here, on a CPU.
             return {"device": _CPU, "steps": on_functions}
         if ranks is None or job.spec.is_recurrent:  # ranks share single samples, not sequences
             return {"device": device, "steps": NetworkSteps.beside(process)}
@@ -127,7 +128,7 @@ def build_worker(
 
 @contextmanager
 def other_ranks(settings: LearnerSettings, device: torch.device) -> Iterator[Ranks | None]:
-    """Yield the other ranks, which are not started yet, and end them; None without any."""
+    """Yield the other ranks, not started yet, and end them; None without any."""
     if settings.learner_ranks == 1:
         yield None
         return
@@ -224,7 +225,7 @@ def main() -> int:
 
 
 def _serve(worker: Worker, registry: CollectorRegistry, listener: socket.socket) -> None:
-    """Run until the process is asked to end, or the worker has nothing left to do."""
+    """Run until shutdown, or until the worker is done."""
 
     def end() -> None:
         server.should_exit = True

@@ -1,7 +1,7 @@
-"""What updates are computed on: chosen, and tried for kernels, once at the learner's start.
+"""The device of updates: chosen and tested once at the learner's start.
 
-A build of torch holds kernels for some generations of GPUs. On another one it fails at the first
-kernel, which would be in the middle of the first job.
+A build of torch holds kernels for some generations of GPUs. On other GPUs it fails at the first
+kernel, in the middle of the first job.
 """
 
 import re
@@ -16,7 +16,7 @@ Capability = tuple[int, int]
 
 
 class DeviceError(ValueError):
-    """The device cannot be computed on; the message says what to do."""
+    """The device is unusable; the message gives advice."""
 
 
 def training_device(name: str) -> torch.device:
@@ -32,7 +32,7 @@ def training_device(name: str) -> torch.device:
             f"NITRO_DEVICE is {name}, but torch {torch.__version__} finds no GPU; check the driver "
             "and that the container was given one, or set NITRO_DEVICE=cpu"
         )
-    if torch.version.cuda is not None:  # ROCm names its GPUs otherwise
+    if torch.version.cuda is not None:  # ROCm names its GPUs differently
         require_kernels(
             torch.cuda.get_device_name(),
             torch.cuda.get_device_capability(),
@@ -42,7 +42,7 @@ def training_device(name: str) -> torch.device:
 
 
 def require_devices(device: torch.device, num_ranks: int) -> None:
-    """Raise `DeviceError` unless each of so many ranks has a GPU of its own, or none needs one."""
+    """Raise `DeviceError` unless each rank has its own GPU, or none needs one."""
     if device.type != "cuda":
         return
     found = torch.cuda.device_count()
@@ -73,7 +73,7 @@ def _runs_on(capability: Capability, architecture: str) -> bool:
     """Whether a GPU runs an architecture's code.
 
     Binary code runs on its own generation, from its minor version on. Code that the driver compiles
-    runs on every later GPU, too. `a` is of one GPU alone and `f` of its family.
+    runs on every later GPU, too. `a` is for one GPU only and `f` for its family.
     """
     match = _ARCHITECTURE.fullmatch(architecture)
     if match is None:

@@ -1,4 +1,4 @@
-"""Whether the learner can work: what it needs answered its last call."""
+"""The learner's readiness: whether its dependencies answered its last calls."""
 
 import logging
 from collections.abc import Iterable
@@ -8,19 +8,19 @@ _NOT_YET = "not asked yet"
 
 
 class Readiness:
-    """What the learner needs, and why it does not have it.
+    """The learner's dependencies, with reasons for failures.
 
-    Threads may report and look at any time: the names stay, each is replaced as a whole.
+    Thread-safe: the names are fixed, and each value is replaced atomically.
     """
 
     def __init__(self, needed: Iterable[str]) -> None:
-        """Begin with nothing that has answered yet."""
+        """Start without any answer."""
         self._why: dict[str, str | None] = dict.fromkeys(needed, _NOT_YET)
 
     def report(self, name: str, why_not: str | None) -> None:
-        """Take what became of a call: None if it was answered, else the reason.
+        """Record a call's outcome: None if it was answered, otherwise the reason.
 
-        The log has each change once, however often it is reported.
+        Each change is logged once.
         """
         before, self._why[name] = self._why[name], why_not
         if why_not is not None and why_not != before:
@@ -30,5 +30,5 @@ class Readiness:
 
     @property
     def missing(self) -> dict[str, str]:
-        """What is not there, by name, with the reason."""
+        """Missing dependencies by name, with reasons."""
         return {name: why for name, why in self._why.items() if why is not None}

@@ -16,7 +16,7 @@ from shared.service.tokens import read_token
 
 
 class LearnerSettings(CacheSettings):
-    """Every knob of the learner process; variables are `NITRO_<FIELD>` in upper case."""
+    """The settings of the learner process; variables are `NITRO_<FIELD>` in upper case."""
 
     model_config = SettingsConfigDict(
         env_prefix="NITRO_", frozen=True, use_attribute_docstrings=True, extra="ignore"
@@ -43,43 +43,45 @@ class LearnerSettings(CacheSettings):
     learner_id: Identifier = Field(
         default_factory=lambda known: f"learner-{socket.gethostname()}-{known['learner_port']}"
     )
-    """Name of this learner in leases and logs. No two that run at a time may share it: one that
-    asks for work gets the job that was leased in its name at once, without waiting for the lease of
-    a process before it to run out."""
+    """Name of this learner in leases and logs. Running learners must have different names: a
+    learner that asks for work gets the job leased in its name at once, without waiting for an
+    earlier process's lease to expire.
+    """
     learner_kind: MachineKind | None = None
-    """Kind of jobs that it asks for: `gpu` or `cpu`. Unset takes any, as on one machine."""
+    """Kind of jobs to request: `gpu` or `cpu`. Unset takes any, as on one machine."""
     job_id: JobId | None = None
-    """The one job that it trains, of its kind. It ends once that job has ended. Unset, it takes one
-    job after the other."""
+    """The only job to train, of its kind; the learner ends with it. Unset: one job after the other.
+    """
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where updates run; `auto` takes a GPU if there is one."""
+    """Device of updates; `auto` uses a GPU if there is one."""
     torch_threads: Annotated[int, Field(ge=1, le=256)] = 1
     """CPU threads of one update; part of what must be equal for bit-identical policies. With one, a
-    second process works on half of it where there is a core, to the same bits; more threads gain
-    less and collapse beside busy actors. With more, start with OMP_WAIT_POLICY=passive."""
+    second process computes half of the update if there is a core, to the same bits; more threads
+    gain less and slow down next to busy actors. With more, set OMP_WAIT_POLICY=passive.
+    """
     learner_ranks: Annotated[int, Field(ge=1, le=16)] = 1
-    """Processes that share the gradient steps of an update. On GPUs each has one of its own; on the
-    CPU each has `torch_threads`. Part of what must be equal for bit-identical policies. With more
-    than one there is no second process."""
+    """Processes that share the gradient steps of an update. On GPUs each has its own; on the CPU
+    each has `torch_threads`. Part of what must be equal for bit-identical policies. With more than
+    one there is no second process.
+    """
     rank_start_timeout_s: Annotated[float, Field(gt=0)] = 180.0
-    """Longest that starting the other ranks may take: each loads its libraries anew."""
+    """Time-out for starting the other ranks, which load their libraries."""
     rank_timeout_s: Annotated[float, Field(gt=0)] = 60.0
-    """Longest that ranks wait for one that does not take part in a step; then the round is lost."""
+    """How long ranks wait for a silent rank before the round is lost."""
     networks: PackageNames = ()
-    """What makes networks of one's own, as `module:name` or `file.py:name`: a job may name them as
-    `own/module.name`, and is never asked for anything to import."""
+    """Makers of custom networks, as `module:name` or `file.py:name`: a job may name them as
+    `own/module.name`, but never names anything to import.
+    """
     scaler_patience_s: Annotated[float, Field(gt=0)] = 60.0
-    """How long an unreachable scaler is called again before the job is given up."""
+    """How long to retry an unreachable scaler before giving up the job."""
     max_reopenings: Annotated[int, Field(ge=0, le=10)] = 1
-    """How often a round that brought too little is opened again before the job fails."""
+    """How often to reopen a round with too few trajectories before the job fails."""
     own_actors: Annotated[int, Field(ge=0, le=256)] | None = None
-    """Actor processes on this learner's cores for a job that leaves it to the learner; unset: one
-    for each core. 0: none for any job."""
+    """Own actor processes for jobs with `auto`; unset: one for each core. 0: none for any job."""
     own_actors_ahead: bool = False
-    """Whether they are started with the learner, before there is a job."""
+    """Whether to start them with the learner, before the first job."""
     own_actor_variables: dict[str, str] = {}
-    """Settings of these processes as JSON, `NITRO_ENVIRONMENT_PACKAGES` for example, beyond the
-    learner's own."""
+    """Additional settings of these processes as JSON, for example `NITRO_ENVIRONMENT_PACKAGES`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("scaler_url")
@@ -105,7 +107,7 @@ class LearnerSettings(CacheSettings):
         return self.artifacts or str(self.runs_dir)
 
     def bearer_token(self) -> str | None:
-        """Return the scaler token, or None when the scaler runs without authentication.
+        """Return the scaler token, or None without authentication.
 
         Raises:
             TokenError: The token or its file is unusable.

@@ -1,10 +1,10 @@
-"""The learner's work: lease a job, train it, report how it ended, look for the next.
+"""The learner's work: lease a job, train it, report its end, and look for the next.
 
-One that was started for a single job leases that one alone, and is done when it has ended.
+A learner for a single job leases only that job, and ends with it.
 
-Whatever goes wrong with one job ends that job with a message, never the learner. A learner that is
-asked to end, or that loses the cache, hands its job back: it goes on from the last checkpoint. No
-job is leased while the cache does not answer.
+A failure of one job ends that job with a message, never the learner. A learner that is asked to
+end, or that loses the cache, returns its job, which resumes from the last checkpoint. No job is
+leased while the cache does not answer.
 """
 
 import logging
@@ -45,19 +45,20 @@ from shared.contracts.rounds import EvaluationResult, RoundLine
 
 _LOG = logging.getLogger(__name__)
 _LEASE_WAIT_S = 1.0
-"""One long poll for a job; short, because a request to end is noticed between two of them."""
+"""One long poll for a job; short, because a request to end is noticed between two polls."""
 _AGAIN_S = 1.0
-"""Pause before whatever kept the learner from work is tried again."""
+"""Pause before a retry after a failure."""
 _LONGEST_ERROR = 4000
-"""Characters: a reason with its traceback, and what follows from it."""
+"""Most characters of an error with its traceback."""
 _MOST_RANKS_LOST = 3
-"""Ranks that may be lost, one after the other, before a round is done. After that the job fails:
-what ends a rank each time needs repair."""
+"""Ranks that may be lost in a row before a round is done; then the job fails, because repeated
+losses need a repair.
+"""
 _COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
 
 
 class Worker:
-    """Leases and trains jobs one after the other, in the thread that calls `run`."""
+    """Leases and trains jobs in sequence, in the thread that calls `run`."""
 
     def __init__(
         self,
@@ -89,17 +90,17 @@ class Worker:
         self._device = device
         self._max_reopenings = max_reopenings
         self.readiness = readiness
-        """Told by the scaler's clients of their calls, and from here of all else."""
+        """Updated by the scaler's clients, and from here for everything else."""
         self._shutdown = threading.Event()
         self._ranks_lost = 0
-        """Since the last round that was done."""
+        """Lost ranks since the last finished round."""
 
     def stop(self) -> None:
-        """Ask `run` to return: the round in hand is left, its job handed back."""
+        """Ask `run` to return: it leaves the current round and returns the job."""
         self._shutdown.set()
 
     def run(self) -> None:
-        """Work until `stop`, or until the one job that this learner is for has ended."""
+        """Work until `stop`, or until this learner's only job has ended."""
         with self._connect_scaler() as scaler, self._cache, self._gradient_cache, self._own_cores:
             while not self._shutdown.is_set():
                 lease = self._ask(scaler)
@@ -114,7 +115,7 @@ class Worker:
                     return
 
     def _is_done(self, scaler: ScalerClient) -> bool:
-        """Whether there is nothing left for this learner: its one job has ended, or is gone."""
+        """Whether this learner's only job has ended or is gone."""
         if self._job_id is None:
             return False
         try:
@@ -126,10 +127,10 @@ class Worker:
             return False
 
     def _ask(self, scaler: ScalerClient) -> Lease | None:
-        """Ask for a job; None where there is none, or something it needs does not answer.
+        """Request a job; None without one, or if a dependency does not answer.
 
-        Without the cache no job is asked for, and the scaler is told why. Without a lease a job
-        costs nothing and can be stopped, so nothing bounds the wait.
+        Without the cache no job is requested, and the scaler gets the reason. An unleased job costs
+        nothing and can be stopped, so the wait is unbounded.
         """
         trouble = None
         try:
@@ -137,7 +138,7 @@ class Worker:
         except CacheError as error:
             trouble = str(error)
         self.readiness.report("cache", trouble)
-        # The first answer says that there is a scaler: it is not waited for beyond that.
+        # Only the first call waits for the scaler.
         wait_s = 0.0 if self.readiness.missing else _LEASE_WAIT_S
         try:
             return scaler.lease(
@@ -167,7 +168,7 @@ class Worker:
             except LeftEarly as reason:
                 self._leave(held, scaler, reason)
             except CacheUnreachableError as error:
-                # The job goes on from its checkpoint as soon as the cache is back.
+                # The job resumes from its checkpoint as soon as the cache is back.
                 self._leave(held, scaler, LeftEarly(str(error), stop=held.stop))
             except LeaseLostError as error:
                 _LOG.warning("job left", extra={**identity, "why": str(error)})
@@ -184,7 +185,7 @@ class Worker:
                 self._end(held, scaler, "failed", "error", error=error)
 
     def _may_go_on(self, error: Exception) -> bool:
-        """Whether a job that ended with an error goes on from its checkpoint by itself."""
+        """Whether a job with this error resumes from its checkpoint by itself."""
         if not isinstance(error, RankLostError):
             return False
         self._ranks_lost = (self._ranks_lost + 1) % _MOST_RANKS_LOST
@@ -218,7 +219,7 @@ class Worker:
         )
 
     def _desk(self, held: HeldLease, scaler: ScalerClient) -> CachedGradientDesk | None:
-        """Return where the job's gradients come from, if functions compute them."""
+        """Return the source of the job's gradients, if functions compute them."""
         if not held.job.spec.learns_on_functions:
             return None
         return CachedGradientDesk(
@@ -232,10 +233,10 @@ class Worker:
         desk: CachedGradientDesk | None,
         leaving: ExitStack,
     ) -> RoundSession:
-        """Bring the algorithm to where the job's newest checkpoint says; wire its session."""
+        """Load the job's newest checkpoint into the algorithm; wire its session."""
         job = rounds.job
         leaving.callback(self._artifacts.release, job.job_id)
-        # A policy is evaluated beside the round it is sampled with, `open_rounds` after its own.
+        # A policy is evaluated in the round that samples it, `open_rounds` after its own.
         keep = max(job.spec.checkpoint.keep, job.spec.open_rounds)
         checkpoints = CheckpointStore(self._artifacts, job.job_id, keep=keep)
         state, policies = _restore(checkpoints, algorithm, rounds.streams)
@@ -307,7 +308,7 @@ class Worker:
             "fails_again": isinstance(error, RoundLostError) and error.fails_again,
         }
         record = RunRecord(self._artifacts, job.job_id)
-        # Before the report: whoever hears of the end may look into the folder at once.
+        # Before the report: its readers may open the folder at once.
         _describe_end(record, job.model_copy(update=ended))
         request = FinishRequest.model_validate(
             {"lease_id": held.lease_id, "final_evaluation": evaluation, **ended}
@@ -315,7 +316,7 @@ class Worker:
         try:
             finished = scaler.finish(job.job_id, request)
         except ScalerError:
-            # The lease runs out by itself; the scaler then offers the job again.
+            # The lease expires; the scaler then offers the job again.
             _LOG.exception("end of job not reported", extra={"job": job.job_id})
             return
         _LOG.info("job ended", extra={"job": job.job_id, **ended})
@@ -324,23 +325,23 @@ class Worker:
             record.bill(cost.lines)
             record.sum_up(cost)
         except LeaseLostError:
-            # Deleted by now: whatever is written would bring its folder back.
+            # Deleted by now: a write would recreate its folder.
             _LOG.info("job is gone", extra={"job": job.job_id})
             return
         except (ScalerError, ArtifactError):
             _LOG.exception("bill not written to the job's folder", extra={"job": job.job_id})
-        # Last of all: `finished_at` in the folder says that it is complete.
+        # Last: `finished_at` marks the folder as complete.
         _describe_end(record, finished)
 
 
 def _still_ours(held: HeldLease, scaler: ScalerClient) -> bool:
-    """Whether a job that failed here has: the files of one that another trains refuse ours."""
+    """Whether a failed job is still ours: another learner's claim would refuse our writes."""
     try:
         scaler.heartbeat(held.lease_id)
     except LeaseLostError:
         return False
     except ScalerError:
-        return not held.lost  # it cannot be asked
+        return not held.lost  # it is unreachable
     return True
 
 
@@ -369,7 +370,7 @@ def _restore(
 
 
 def _describe(error: Exception) -> str:
-    """Return an error as text that can be sent: names of files may hold halves of characters."""
-    # Why a round was lost is written for users: the cause comes first.
+    """Return an error as valid Unicode: file names may contain lone surrogates."""
+    # The reason of a lost round is written for users: the cause comes first.
     name = "" if isinstance(error, RoundLostError) else f"{type(error).__name__}: "
     return f"{name}{error}"[:_LONGEST_ERROR].encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""Prometheus metrics of one scaler, in a registry of their own so that many can share a process."""
+"""Prometheus metrics of one scaler, in a separate registry so that several can share a process."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 
 class Metrics:
-    """What an operator watches."""
+    """An operator's metrics."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -25,22 +25,22 @@ class Metrics:
         )
         self.rounds = counter(
             "nitro_scaler_rounds_total",
-            "Plans made, by why the job stops; none when it goes on.",
+            "Plans by the job's stop reason, `none` if it continues.",
             ["stop"],
         )
         self.actors = counter(
             "nitro_scaler_actors_total",
-            "Actors asked for by the scaling policy and granted after budget and concurrency.",
+            "Actors requested by the scaling policy, and granted after budget and concurrency.",
             ["stage"],
         )
         self.invocations = counter(
             "nitro_scaler_invocations_total",
-            "Tasks that ended, by what became of their result.",
+            "Ended tasks, by the outcome of their result.",
             ["outcome"],
         )
         self.actor_seconds = counter(
             "nitro_scaler_actor_seconds_total",
-            "What actors report: their rollouts alone, and all of their handlers' time.",
+            "Actors' reported seconds: of rollouts alone, and of whole handlers.",
             ["stage"],
         )
         self.throttles = counter("nitro_scaler_throttles_total", "Invocations answered 429.")
@@ -50,7 +50,7 @@ class Metrics:
         )
         self.pings = counter(
             "nitro_scaler_pings_total",
-            "Pings of idle environments, by what they found: a warm one, none, or an error.",
+            "Pings of idle environments, by result: warm, none, or error.",
             ["found"],
         )
         self.in_flight = gauge("nitro_scaler_in_flight", "Tasks launched and not ended.")
@@ -60,17 +60,17 @@ class Metrics:
         )
         self.provisioned_clipped = gauge(
             "nitro_scaler_provisioned_clipped_environments",
-            "Environments the jobs are worth beyond what the account's concurrency leaves.",
+            "Wanted environments beyond the account's concurrency.",
         )
         self.learners = gauge("nitro_scaler_learners", "Learners asked for.", ["kind"])
         self.capacity_failures = counter(
             "nitro_scaler_capacity_failures_total",
-            "Looks at capacity in which a part could not be read or changed.",
+            "Reconciliations that could not read or change a part of capacity.",
             ["part"],
         )
         self.capacity_degraded = gauge(
             "nitro_scaler_capacity_degraded",
-            "1 while a part of capacity is not as it should be.",
+            "1 while a part of capacity is at fault.",
             ["part"],
         )
 

@@ -1,8 +1,8 @@
-"""Threads for calls that wait for a network: few, and of one kind each.
+"""Threads for calls that wait for a network: few, each for one kind of call.
 
-Everything else happens on the loop, which must not wait. A kind whose server does not answer keeps
-only its own calls waiting: a table is written while Lambda's control plane is silent. The end of
-the process waits for none of them.
+Everything else runs on the loop, which must not block. A silent server delays only its own kind of
+calls: the table is written while Lambda's control plane is silent. The process's end waits for none
+of them.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class OffLoop:
         """None ends a thread."""
 
     async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what a call returns, or raise what it raises.
+        """Run a call and return its result.
 
         Raises:
             RuntimeError: The threads are closed.
@@ -38,9 +38,9 @@ class OffLoop:
         return await asyncio.wrap_future(self._begin(partial(call, *args, **kwargs)))
 
     async def run_to_its_end(self, call: Callable[[], T]) -> T:
-        """Run a call as `run` does, to its end also if whoever waits is cancelled, even repeatedly.
+        """Run a call to its end, even if the waiting task is cancelled, repeatedly.
 
-        Before that nobody knows whether a write counts, so a lock that is held for it must stay.
+        Until its end the outcome of a write is unknown, so its lock must be held.
         """
         ended = asyncio.wrap_future(self._begin(call))
         cancelled: asyncio.CancelledError | None = None
@@ -56,7 +56,7 @@ class OffLoop:
         raise cancelled
 
     def close(self) -> None:
-        """Begin no further call; those that wait are cancelled."""
+        """Start no further call; waiting calls are cancelled."""
         self._closed = True
         try:
             while (waiting := self._waiting.get_nowait()) is not None:
@@ -73,7 +73,7 @@ class OffLoop:
         self._waiting.put((ended, call))
         if self._num_started < self._most:
             self._num_started += 1
-            # Those of an executor would keep the process until a silent server answers.
+            # An executor's threads would keep the process alive until a silent server answers.
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
         return ended
 

@@ -1,4 +1,4 @@
-"""Answers that are costly to get, kept for some seconds for everybody who asks."""
+"""A cache of expensive answers for some seconds."""
 
 import asyncio
 import math
@@ -11,40 +11,40 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 _MOST = 64
-"""Answers that are kept at a time."""
+"""Most cached answers."""
 _AGAIN_S = 1.0
-"""How soon an answer that has never come is asked for again."""
+"""Retry interval of an answer that has never arrived."""
 
 
 @dataclass(kw_only=True, eq=False)
 class _Kept(Generic[V]):
     getting: asyncio.Future[None] | None = None
-    """While somebody gets it."""
+    """Set while a caller fetches it."""
     answers: tuple[V, ...] = ()
-    """The newest one, if there has been any."""
+    """The newest answer, if any."""
     failure: Exception | None = None
-    """Why there is none."""
+    """The reason for a failure."""
     good_until: float = -math.inf
 
 
 @dataclass(kw_only=True, eq=False)
 class Recent(Generic[K, V]):
-    """Gets each answer at most once in `ttl_s`, for one caller at a time.
+    """Fetches each answer at most once in `ttl_s`, by one caller at a time.
 
-    While it is got anew, or if that fails, the others are given the one before. Only for the first
-    of all they wait; if that fails they share the failure, for a second.
+    During a refresh, or after a failed one, other callers get the previous answer. Only the very
+    first answer makes them wait; a failure is shared for a second.
     """
 
     get: Callable[[K], Awaitable[V]]
     fails_with: type[Exception]
-    """What `get` raises where it has no answer now."""
+    """Exception of `get` without an answer."""
     ttl_s: float
     now: Callable[[], float] = time.monotonic
-    """Seconds of a clock that never goes back."""
+    """Seconds of a monotonic clock."""
     _kept: OrderedDict[K, _Kept[V]] = field(default_factory=OrderedDict)
 
     async def of(self, key: K) -> V:
-        """Return an answer; raises `fails_with` if there has been none yet."""
+        """Return an answer; raises `fails_with` if there is none yet."""
         kept = self._kept.setdefault(key, _Kept())
         self._kept.move_to_end(key)
         while len(self._kept) > _MOST:
@@ -53,7 +53,7 @@ class Recent(Generic[K, V]):
         if self.now() >= kept.good_until and (kept.getting is None or first):
             if kept.getting is None:
                 kept.getting = asyncio.ensure_future(self._get_again(key, kept))
-            # Whoever leaves must not take the answer from the others.
+            # A cancelled caller must not cancel the fetch for the others.
             await asyncio.shield(kept.getting)
         if kept.answers:
             return kept.answers[0]
@@ -61,7 +61,7 @@ class Recent(Generic[K, V]):
         raise kept.failure.with_traceback(None)
 
     def known(self, key: K) -> V | None:
-        """Return the newest answer, however old, without asking; None if there was none."""
+        """Return the newest answer of any age, without fetching; None without one."""
         kept = self._kept.get(key)
         return kept.answers[0] if kept is not None and kept.answers else None
 

@@ -1,4 +1,4 @@
-"""Expected refusals: what is wrong, and which fields are; the API shows them as problems."""
+"""Expected refusals with their wrong fields; the API shows them as problems."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,11 +14,11 @@ T = TypeVar("T")
 _NAMED_FIELD = re.compile(r"^([a-z_][a-z0-9_.]*) \((.*?)\) ")
 _MOST_EXPLAINED = 30
 _FREE_FORM = frozenset({"hyperparameters", "env_kwargs"})
-"""Fields whose path ends one below them; the rest names the type that was tried."""
+"""Union fields: in pydantic's paths the part below them names the tried type."""
 
 
 class ApiError(Exception):
-    """An expected refusal: its status, what is wrong, and which fields are."""
+    """An expected refusal: status, message and wrong fields."""
 
     def __init__(
         self, status: HTTPStatus, detail: str, errors: tuple[FieldError, ...] = ()
@@ -30,7 +30,7 @@ class ApiError(Exception):
 
 
 def found(what: T | None, kind: str, name: str) -> T:
-    """Return what was looked for.
+    """Return the found value.
 
     Raises:
         ApiError: 404, there is none.
@@ -61,9 +61,9 @@ def refuse_wrong(errors: Iterable[FieldError]) -> None:
 def field_errors(
     errors: Sequence[Mapping[str, object]], *, known: Sequence[str] = ()
 ) -> tuple[FieldError, ...]:
-    """Return one error per wrong field, from pydantic's; `known` are the fields there are.
+    """Return one error per wrong field, from pydantic's; `known` has all fields.
 
-    Of a body with thousands of wrong fields the first are explained: each takes a millisecond.
+    Only the first of thousands of wrong fields are explained: each takes a millisecond.
     """
     found: dict[str, str] = {}
     for error in errors[:_MOST_EXPLAINED]:

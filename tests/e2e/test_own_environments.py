@@ -119,7 +119,7 @@ def test_episodes_that_are_not_finite_are_dropped_and_counted(
     for result in results(runs, job):
         assert result.trajectories.used == 2
         assert result.env_steps == 2 * 64
-    assert "dropped episodes in which something was not finite" in log(system)
+    assert "dropped episodes with a non-finite number" in log(system)
 
 
 @pytest.mark.parametrize(

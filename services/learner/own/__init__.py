@@ -1,1 +1,1 @@
-"""Actors on the learner's own cores: processes, and what of a round they do."""
+"""Actors on the learner's own cores: processes, and their share of a round."""

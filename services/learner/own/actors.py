@@ -1,10 +1,10 @@
-"""Actor processes on the learner's own cores, and the tasks that wait for them.
+"""Actor processes on the learner's own cores, and their queue of tasks.
 
-An actor goes to the process that had its index before, which may still have its environment. A
-process that is idle takes the others' rollouts, unless that would repeat an episode.
+An actor runs in the process that had its index before, which may still have its environment. An
+idle process takes rollouts of others, unless that would repeat an episode.
 
-A process that ends or hangs loses an attempt of its task, no more: it is replaced, and the task is
-done once more, as a function would be.
+A process that ends or hangs loses only an attempt of its task: it is replaced, and the task is
+retried, like a function's.
 """
 
 import logging
@@ -23,7 +23,7 @@ from shared.money.costs import EXECUTIONS_PER_TASK
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.05
-"""Between two looks whether those that were killed have ended."""
+"""Poll interval for the end of killed processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,11 @@ class OwnOutcome:
 
     task: RolloutTask
     report: ActorReport | None = None
-    """None where it failed for good."""
+    """None if it failed for good."""
     reason: str = ""
     failure: FailureKind = "lost"
     error: str = ""
-    """Name of the exception, where it was one."""
+    """Name of the exception, if any."""
     lost: int = 0
     """Attempts without a result."""
     began_at: float
@@ -52,7 +52,7 @@ class _Waiting:
 
 
 class OwnActors:
-    """So many actor processes; a context manager.
+    """A pool of actor processes; a context manager.
 
     Args:
         num: Number of processes.
@@ -68,13 +68,13 @@ class OwnActors:
         credentials: Callable[[], AwsCredentials] | None = None,
     ) -> None:
         self.num = num
-        """How many of them have work."""
+        """Number of busy processes."""
         self.most = num
         self._changed = threading.Condition()
         self._queues: list[deque[_Waiting]] = [deque() for _ in range(num)]
         self._busy: set[int] = set()
         self._era = 0
-        """How often all tasks were dropped."""
+        """Number of times that all tasks were dropped."""
         self._closed = False
         self._processes = [OwnProcess(variables, credentials) for _ in range(num)]
         self._threads = [
@@ -92,7 +92,7 @@ class OwnActors:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of those that run."""
+        """Ids of the running processes."""
         return tuple(process.pid for process in self._processes if process.pid is not None)
 
     def submit(
@@ -102,12 +102,12 @@ class OwnActors:
         *,
         limit_s: float,
     ) -> None:
-        """Do these tasks, those that wait before them first.
+        """Queue these tasks after the waiting ones.
 
         Args:
             tasks: What to do.
-            on_end: Told how each ended, in the thread of a process.
-            limit_s: After so many seconds an attempt is lost.
+            on_end: Called with each end, in the thread of a process.
+            limit_s: Time limit of an attempt.
         """
         with self._changed:
             for task in tasks:
@@ -116,7 +116,7 @@ class OwnActors:
             self._changed.notify_all()
 
     def drop(self) -> None:
-        """Forget all tasks; nobody hears of them any more. Those at work are ended."""
+        """Drop all tasks without a report, and end the running ones."""
         with self._changed:
             self._era += 1
             for queue in self._queues:
@@ -153,7 +153,7 @@ class OwnActors:
         process.end()
 
     def _take(self, at: int) -> tuple[_Waiting, int] | None:
-        """Wait for a task; None once there will be no more."""
+        """Wait for a task; None after the close."""
         with self._changed:
             while not self._closed:
                 waiting = self._next(at)
@@ -202,7 +202,7 @@ class OwnActors:
                 extra={"job": task.job_id, "actor": task.actor_index, "why": reason},
             )
             if failure != "lost":
-                break  # the same seed would come to the same end
+                break  # the same seed would fail in the same way
         return OwnOutcome(
             task=task,
             reason=reason,

@@ -1,4 +1,4 @@
-"""The learner's own cores: which actor processes there are, from job to job."""
+"""The learner's own cores: its actor processes across jobs."""
 
 from collections.abc import Callable, Mapping
 from typing import Self
@@ -11,16 +11,16 @@ from shared.contracts.jobs import Job
 from shared.service.cores import usable_cores
 
 _KEPT_ENVIRONMENTS = 16
-"""Environments that one process keeps with episodes which would be repeated otherwise, at most."""
+"""Most environments that a process keeps so that their episodes need no repeat."""
 
 
 class OwnCores:
-    """Makes a job's actor processes, and keeps them for the next job.
+    """Creates a job's actor processes, and keeps them for the next job.
 
     Args:
         connect_cache: Returns a client of the cache.
         most: Most processes; None means one for each core.
-        ahead: Whether they are started before there is a job.
+        ahead: Whether to start them before the first job.
         variables: Their settings, beyond this process's environment.
         credentials: Return AWS credentials for the cache; None where it needs none.
     """
@@ -56,14 +56,14 @@ class OwnCores:
         self._actors = None
 
     def rollouts(self, job: Job, lease_id: str) -> OwnRollouts | None:
-        """Return what runs a job's rounds here; None where nothing may or can."""
+        """Return the runner of a job's rollouts on own cores; None without own actors."""
         num = num_own_actors(job.spec, most=self._most)
         if not num:
             return None
         return OwnRollouts(job, lease_id, self._started(num), self._connect_cache())
 
     def _started(self, num: int) -> OwnActors:
-        """Return so many actors, of those that run if these are enough."""
+        """Return this many actors, reusing the running ones if they suffice."""
         if self._actors is None or self._actors.most < num:
             self.close()
             made = OwnActors(num, variables=self._variables, credentials=self._credentials)

@@ -1,4 +1,4 @@
-"""One actor process beside the learner: spawned for its first task, kept, replaced when it ends."""
+"""One actor process of the learner: spawned for its first task, kept, replaced when it ends."""
 
 import contextlib
 import os
@@ -23,13 +23,13 @@ _MAX_REPLY_BYTES = 16 * 2**20
 
 
 class OwnActorLostError(RuntimeError):
-    """The process ended, or was killed as it took too long, before it answered."""
+    """The process ended, or was killed at its time limit, before it answered."""
 
 
 class OwnProcess:
-    """An actor process; use it from one thread, which should live as long as the process.
+    """An actor process; use it from a single thread that lives as long as the process.
 
-    On Linux the kernel kills it when that thread ends, in whatever way.
+    On Linux the kernel kills it when that thread ends.
 
     Args:
         variables: Settings of the actor, beyond this process's own environment.
@@ -47,7 +47,7 @@ class OwnProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id; None while there is none."""
+        """Process id; None without a process."""
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
@@ -56,7 +56,7 @@ class OwnProcess:
             return
         self.end()
         self._process = subprocess.Popen(
-            # -P: a folder called `functions` where we were started is not ours.
+            # -P: ignore a folder called `functions` in the working folder.
             [sys.executable, "-P", "-m", MODULE, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -65,12 +65,12 @@ class OwnProcess:
         )
 
     def run(self, task: RolloutTask, *, limit_s: float) -> OwnReply:
-        """Do a task and return its end.
+        """Run a task and return its end.
 
-        A process that finds its environment's files changed leaves the task to a new one.
+        If the environment's files have changed, the process leaves the task to a new process.
 
         Raises:
-            OwnActorLostError: The process ended, or had no answer after so many seconds.
+            OwnActorLostError: The process ended, or exceeded the time limit.
         """
         until = time.monotonic() + limit_s
         while True:
@@ -98,11 +98,11 @@ class OwnProcess:
                 f"an actor on the learner's cores {why or f'ended with {code}'}"
             ) from error
         if reply.report is None:
-            self.end()  # it may be broken for good
+            self.end()  # it may be permanently broken
         return reply
 
     def kill(self) -> None:
-        """Kill it, and so lose the task that it does; from any thread."""
+        """Kill it and lose its current task; from any thread."""
         if self._process is not None:
             self._process.kill()
 

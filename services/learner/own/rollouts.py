@@ -1,9 +1,9 @@
-"""What of a job's rounds runs on the learner's own cores: launched when the plan is there.
+"""A job's rollouts on the learner's own cores, launched when the plan arrives.
 
-The tasks, the seeds and the keys in the cache are those that functions would have, so the learner
-collects both alike. A task that fails for good is announced in the cache, as the scaler announces
-a function's. Nothing of it is stored: a learner that resumes asks for the plan again, and launches
-what has not answered.
+Tasks, seeds and keys in the cache are the same as for functions, so the learner collects both
+alike. A permanently failed task is announced in the cache, like the scaler's announcement of a
+function's failure. No state is stored: a learner that resumes requests the plan again, and launches
+the missing tasks.
 """
 
 import importlib.util
@@ -28,17 +28,17 @@ from shared.trajectory.rollout_tasks import rollout_tasks
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED = 32
-"""Rollouts whose times are told."""
+"""Number of rollouts whose times are reported."""
 _NO_ENVIRONMENT = "UnsupportedEnvironment"
-"""Failure of an actor that cannot build the environment here: functions may be able to."""
+"""Failure of an actor that cannot build the environment here, although functions may be able to."""
 
 
 def num_own_actors(spec: JobSpec, *, most: int | None = None) -> int:
-    """Return how many actors of its own a job's learner has; 0 where it has no simulators.
+    """Return the number of own actors of a job's learner; 0 without simulators.
 
     Args:
-        spec: The job; None of its fields says so of jobs from before there were own actors.
-        most: More are not wanted on this machine; None means one for each core.
+        spec: The job; older jobs have no field for own actors.
+        most: Limit of this machine; None means one for each core.
     """
     asked = spec.actors.own or 0
     if not asked or importlib.util.find_spec("gymnasium") is None:
@@ -52,7 +52,7 @@ def num_own_actors(spec: JobSpec, *, most: int | None = None) -> int:
 
 @dataclass(slots=True)
 class _Tally:
-    """A round's own work so far."""
+    """A round's work on own cores so far."""
 
     began_at: float
     rollouts: int = 0
@@ -66,10 +66,10 @@ class OwnRollouts:
     """A job's work on own cores; use it from one thread.
 
     Args:
-        job: As it was leased.
+        job: The leased job.
         lease_id: Under which its rounds are planned.
-        actors: The processes; nobody else uses them meanwhile.
-        cache: Where failures are announced; nobody else uses this client.
+        actors: The processes, for exclusive use.
+        cache: Client to announce failures, for exclusive use.
     """
 
     def __init__(self, job: Job, lease_id: str, actors: OwnActors, cache: TrajectoryCache) -> None:
@@ -83,7 +83,7 @@ class OwnRollouts:
         self._unable = False
 
     def offer(self) -> rounds.OwnActors | None:
-        """Return what can run here, for the next plan; None if that is nothing."""
+        """Return the capacity for the next plan; None without any."""
         if self._unable:
             return None
         with self._lock:
@@ -97,7 +97,7 @@ class OwnRollouts:
         )
 
     def told(self, previous: RoundResult | None) -> None:
-        """Note the result that a plan is asked for with: it may end the job's replays."""
+        """Note the result of a round: it may end the job's replays."""
         progress = self._job.progress
         if previous is not None and previous.round >= progress.rounds:
             updated = {
@@ -113,12 +113,12 @@ class OwnRollouts:
         missing: Collection[int] | None = None,
         missing_evaluations: Collection[int] | None = None,
     ) -> None:
-        """Begin what of a plan runs here.
+        """Launch a plan's tasks on own cores.
 
         Args:
             plan: The round.
-            missing: Actors that are launched again; None means all that have not answered.
-            missing_evaluations: The same of episodes.
+            missing: Actors to relaunch; None means all without an answer.
+            missing_evaluations: Evaluation episodes to relaunch.
         """
         wanted = [("sample", i) for i in range(plan.own) if missing is None or i in missing]
         wanted += [
@@ -140,11 +140,11 @@ class OwnRollouts:
         )
         with self._lock:
             self._tallies.setdefault(plan.round, _Tally(time.monotonic()))
-        # As often as a function's, a task may run twice before the deadline.
+        # Like a function's, a task may run twice before the deadline.
         self._actors.submit([*made], self._ended, limit_s=max(1.0, plan.deadline_s / 2.0))
 
     def work(self, round_index: int) -> OwnWork | None:
-        """Return what a round that is over did here, and forget it; None if nothing."""
+        """Return and drop a finished round's own work; None without any."""
         with self._lock:
             tally = self._tallies.pop(round_index, None)
         if tally is None:
@@ -158,7 +158,7 @@ class OwnRollouts:
         )
 
     def leave(self) -> None:
-        """Drop what is not done: nobody waits for it any more."""
+        """Drop unfinished tasks: the learner no longer waits for them."""
         self._actors.drop()
         self._cache.close()
 
@@ -172,7 +172,7 @@ class OwnRollouts:
         }
 
     def _ended(self, outcome: OwnOutcome) -> None:
-        """Count a task that ended; announce one that failed. In a process's thread."""
+        """Count an ended task and announce a failed one. Runs in a process's thread."""
         task, report = outcome.task, outcome.report
         with self._lock:
             tally = self._tallies.get(task.round)
@@ -208,5 +208,5 @@ class OwnRollouts:
                     kind=kind,
                 )
         except CacheError as error:
-            # The learner then waits to the round's deadline instead.
+            # The learner then waits until the round's deadline.
             _LOG.warning("lost own actor not announced", extra={**extra, "why": str(error)})

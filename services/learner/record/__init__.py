@@ -1,1 +1,1 @@
-"""What a run leaves behind: checkpoints, its record, metrics."""
+"""A run's output: checkpoints, its record, metrics."""

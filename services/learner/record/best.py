@@ -1,7 +1,7 @@
-"""Which checkpoint has the best policy: the one with the highest mean return in an evaluation.
+"""The checkpoint with the best policy: the highest mean return in an evaluation.
 
-It follows from the record alone. So a learner that resumes keeps the same checkpoint as one that
-was never interrupted, and a reader of the folder finds it without a file that says so.
+It follows from the record alone. So a resumed learner keeps the same checkpoint as an uninterrupted
+one, and a reader of the folder needs no extra file.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from shared.contracts.rounds import RoundLine
 
 @dataclass(frozen=True, slots=True, order=True)
 class EvaluatedCheckpoint:
-    """A checkpoint and what its policy was worth; the largest is the best, of equals the newest."""
+    """A checkpoint and its policy's return; the largest is the best, ties go to the newest."""
 
     mean_return: float
     next_round: int
@@ -22,8 +22,8 @@ class EvaluatedCheckpoint:
 def evaluated_checkpoint(line: RoundLine, spec: JobSpec) -> EvaluatedCheckpoint | None:
     """Return the checkpoint whose policy a line of the record evaluates.
 
-    None where nothing was evaluated, or where episodes are missing: the short ones arrive first, so
-    their mean would mislead. None for the initial policy, too, which has no checkpoint.
+    None without an evaluation, or if episodes are missing: short ones arrive first, so the mean
+    would be biased. None for the initial policy, too, which has no checkpoint.
     """
     evaluation = line.evaluation
     if evaluation is None or len(evaluation.returns) < max(1, line.plan.num_evaluations):

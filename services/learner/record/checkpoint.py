@@ -1,10 +1,10 @@
-"""Checkpoints: everything a run needs to go on as if it had never been interrupted.
+"""Checkpoints: the complete state for an exact resume.
 
 A checkpoint is a folder `checkpoints/NNNNNN/`, named after the round that comes next, with the
 algorithm's arrays, the policy alone (for evaluation and export) and `state.json`. The last is
-written last and holds the SHA-256 of the others: a folder without it is an unfinished write and
-counts as nothing. No pickle: arrays are stored in the safetensors layout. A replay lies beside the
-folders, in segments that several checkpoints share.
+written last and has the SHA-256 of the others: a folder without it is an unfinished write and is
+ignored. No pickle: arrays are in the safetensors layout. A replay is stored next to the folders, in
+segments that checkpoints share.
 """
 
 import hashlib
@@ -33,40 +33,41 @@ Scalar = bool | int | float | str
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint cannot be used; the message names the file and the fix."""
+    """A checkpoint is unusable; the message names the file and the fix."""
 
 
 class OpenRound(Message):
-    """A round that was open when another one ended, and what was used of it by then."""
+    """A round that was open when another one ended, with its used trajectories."""
 
     round: Count
     policy_version: Count
-    """Of the policy its actors fetch."""
+    """Version of its actors' policy."""
     curvature: Curvature | None = None
-    """What it was asked for with."""
+    """The curvature in its request."""
     taken: tuple[Count, ...] = ()
-    """Actors whose trajectories the algorithm has."""
+    """Actors whose trajectories were used."""
     env_steps: Count = 0
     """Steps of those."""
     episode_returns: tuple[FiniteFloat, ...] = ()
-    """Training episodes that ended inside those."""
+    """Training episodes that ended inside these trajectories."""
     dropped_episodes: Count = 0
-    """Episodes of those that were sampled again: something in them was not finite."""
+    """Their episodes that were sampled again because of a non-finite number."""
 
 
 class RunState(Message):
-    """Where training stands between two rounds."""
+    """The state of training between two rounds."""
 
     next_round: Count
     policy_version: Count
     curvature: Curvature | None
-    """Of the current policy; goes into the next round's request."""
+    """Measurement of the current policy, for the next round's request."""
     previous: RoundResult | None
-    """Of the last round; goes into the request that is made when it is over."""
+    """Result of the last round, for the request at its end."""
     open_rounds: tuple[OpenRound, ...] = ()
-    """Rounds after it that have been asked for, in order; none where rounds do not overlap."""
+    """Later requested rounds, in order; none without overlap."""
     empty_rounds: Count = 0
-    """How many rounds in a row brought nothing, up to the last; overlapping rounds only."""
+    """Number of consecutive rounds without trajectories, up to the last; overlapping rounds only.
+    """
 
 
 class _File(Message):
@@ -94,11 +95,11 @@ class Checkpoint:
     policy: bytes
     """The policy as actors fetch it."""
     earlier_policies: dict[int, bytes] = field(default_factory=dict)
-    """By version, those that actors of open rounds fetch."""
+    """Policies of open rounds' actors, by version."""
     streams: bytes = b""
-    """Where episodes that go on were left; empty where none do."""
+    """Snapshots of continued episodes; empty without any."""
     replay: tuple[Segment, ...] = ()
-    """What the algorithm's replay is made of; empty where it has none."""
+    """Segments of the algorithm's replay; empty without one."""
 
 
 class CheckpointStore:
@@ -110,15 +111,15 @@ class CheckpointStore:
         self._keep = keep
         self._segments = ReplaySegments(artifacts, job_id)
         self._replay: tuple[Segment, ...] = ()
-        """Of the newest checkpoint."""
+        """Step of the newest checkpoint."""
 
     def save(
         self, checkpoint: Checkpoint, *, replay: Replay | None = None, best: int | None = None
     ) -> None:
-        """Write a checkpoint whole, then remove the oldest ones beyond `keep`.
+        """Write a checkpoint, then remove the oldest ones beyond `keep`.
 
-        The one named after the round `best` stays, however old it is. A replay that is given is
-        saved with it; the checkpoint's own segments count for nothing.
+        The one of the round `best` always stays. A given replay is saved with it; the checkpoint's
+        own segments are ignored.
         """
         if replay is not None:
             self._replay = self._segments.extended(self._replay, replay)
@@ -149,10 +150,10 @@ class CheckpointStore:
             self._segments.forget([s for each in found if each is not None for s in each.replay])
 
     def restore_replay(self, checkpoint: Checkpoint, replay: Replay) -> None:
-        """Fill an empty replay with what the newest checkpoint has of it.
+        """Fill an empty replay from the newest checkpoint.
 
         Raises:
-            ValueError: It has something else, or a segment is missing or damaged.
+            ValueError: The checkpoint has another replay, or a segment is missing or damaged.
         """
         self._segments.restore(checkpoint.replay, replay)
         self._replay = checkpoint.replay
@@ -170,7 +171,7 @@ class CheckpointStore:
         return None
 
     def at(self, next_round: int) -> Checkpoint | None:
-        """Return the checkpoint named after a round, or None if there is none that is complete.
+        """Return the complete checkpoint of a round, or None.
 
         Raises:
             CheckpointError: It is damaged.
@@ -178,7 +179,7 @@ class CheckpointStore:
         return self._read(_folder(next_round))
 
     def unfit(self, checkpoint: Checkpoint, why: ValueError) -> CheckpointError:
-        """Return the error of a whole checkpoint that the job's algorithm cannot go on from."""
+        """Return the error of an intact checkpoint that does not fit the job's algorithm."""
         place = f"{self._artifacts.locate(self._job_id)}/{_folder(checkpoint.run.next_round)}"
         return CheckpointError(
             f"checkpoint {place} does not fit the job: {why}. If another version of Nitro wrote "
@@ -186,7 +187,7 @@ class CheckpointStore:
         )
 
     def _names(self) -> list[str]:
-        """Return the folders, oldest first: from a million rounds on their names are longer."""
+        """Return the folders, oldest first; names grow longer after a million rounds."""
         return sorted(self._artifacts.names(self._job_id, CHECKPOINTS), key=lambda n: (len(n), n))
 
     def _read(self, folder: str) -> Checkpoint | None:

@@ -1,4 +1,4 @@
-"""Claiming a job's files, so that whoever had the job before writes nothing more to them."""
+"""Claims a job's files, so that an earlier learner can no longer write them."""
 
 from services.learner.scaler.client import LeaseLostError, ScalerClient
 from services.learner.scaler.held_lease import HeldLease
@@ -8,8 +8,8 @@ from shared.artifacts.store import ArtifactStore
 def claim_files(artifacts: ArtifactStore, held: HeldLease, scaler: ScalerClient) -> None:
     """Claim a job's files under its lease.
 
-    This process may have been paused since the lease was given, so the lease is looked at once
-    more: a learner that has lost the job must claim nothing.
+    This process may have been paused since it got the lease, so it checks the lease again: a
+    learner that has lost the job must claim nothing.
 
     Raises:
         LeaseLostError: Another learner has the job, or it was deleted.

@@ -1,4 +1,4 @@
-"""The checkpoint of another job that a new job begins with."""
+"""The checkpoint of an earlier job from which a new job starts."""
 
 from pydantic import ValidationError
 
@@ -13,7 +13,7 @@ from shared.contracts.jobs import Job
 
 
 def begin_from(algorithm: Algorithm, artifacts: ArtifactStore, wanted: InitialPolicy) -> None:
-    """Begin with the weights and statistics of the checkpoint that is meant.
+    """Load the weights and statistics of the requested checkpoint.
 
     Raises:
         CheckpointError: There is none, it is damaged, or it does not fit.

@@ -1,10 +1,9 @@
-"""The run's record: one JSON line per round, the bill beside it, and what machine made them.
+"""The run's record: one JSON line per round, the bill, and a description of the machine.
 
-`rounds.jsonl` is the source of truth for every plot and table. A line holds the plan the scaler
-made, the learner's result, the curvature of the policy after the update, and the evaluation of the
-policy the round was collected with. Plans that say why the job stopped have lines without a result,
-the last of them with the final evaluation. Only `timing`, `elapsed_s` and money differ between two
-runs of one seed.
+`rounds.jsonl` is the source of truth for every plot and table. A line has the scaler's plan, the
+learner's result, the curvature of the policy after the update, and the evaluation of the round's
+policy. Final plans have lines without a result, the last of them with the final evaluation. Only
+`timing`, `elapsed_s` and money differ between two runs of one seed.
 """
 
 import contextlib
@@ -42,24 +41,24 @@ class RunRecord:
         self._artifacts = artifacts
         self._job_id = job_id
         self._evaluated: RoundLine | None = None
-        """The line that ended the job before it was resumed, whose round is made now."""
+        """The line that ended the job before its resume, whose round now runs."""
         self._spec: JobSpec | None = None
         self._best: EvaluatedCheckpoint | None = None
         self._num_lines = 0
-        """Lines of the bill that are written."""
+        """Number of written lines of the bill."""
 
     @property
     def best(self) -> int | None:
-        """The round that the best evaluated checkpoint is named after; None before the first."""
+        """Round of the best evaluated checkpoint; None before the first."""
         return None if self._best is None else self._best.next_round
 
     def begin(
         self, job: Job, *, next_round: int, bill: Sequence[LedgerLine], device: str
     ) -> dict[int, int]:
-        """Describe the job and the machine; drop lines of rounds that will be made again.
+        """Describe the job and the machine; drop lines of rounds that will be repeated.
 
         Returns:
-            Environment steps of each round that is kept, by its number.
+            Environment steps of each kept round, by number.
         """
         self._spec = job.spec
         self.describe(job)
@@ -72,7 +71,7 @@ class RunRecord:
         }
         ended = (line for line in lines if line.result is None and line.evaluation is not None)
         behind = job.spec.rounds_behind
-        # Of the policy the job goes on with: any other is made again.
+        # Evaluation of the resumed policy: any other is repeated.
         self._evaluated = next(
             (line for line in ended if behind(line.plan.round) == next_round), None
         )
@@ -91,11 +90,11 @@ class RunRecord:
         }
 
     def describe(self, job: Job) -> None:
-        """Write what the job is and how it stands."""
+        """Write the job and its status."""
         self._write_json(JOB_FILE, job.model_dump(mode="json"))
 
     def append(self, line: RoundLine) -> None:
-        """Add one round; with the evaluation of its policy from before a resume, if it has none."""
+        """Add one round, with its policy's evaluation from before a resume if it has none."""
         earlier = self._evaluated
         if earlier is not None and line.plan.round == earlier.plan.round and not line.evaluation:
             line = line.model_copy(update={"evaluation": earlier.evaluation})
@@ -107,7 +106,7 @@ class RunRecord:
         self._best = max(filter(None, (self._best, found)), default=None)
 
     def settle(self, plan: RoundPlan) -> None:
-        """Add the lines of the bill that a plan came with; those that are there stay alone."""
+        """Append a plan's new lines of the bill."""
         text = "\n".join(line.model_dump_json() for line in plan.lines_behind(self._num_lines))
         if text:
             self._artifacts.append(self._job_id, LEDGER_FILE, text)
@@ -120,7 +119,7 @@ class RunRecord:
         self._artifacts.write(self._job_id, LEDGER_FILE, text.encode())
 
     def sum_up(self, cost: JobCost) -> None:
-        """Write what the job came to, and how long it would take on AWS and on servers."""
+        """Write the job's outcome, and its projected time on AWS and on servers."""
         self._write_json(COST_FILE, cost.model_copy(update={"lines": ()}).model_dump(mode="json"))
 
     def _write_json(self, name: str, content: object) -> None:
@@ -128,10 +127,10 @@ class RunRecord:
 
 
 def read_lines(artifacts: ArtifactStore, job_id: str) -> list[RoundLine]:
-    """Return the lines of a job's record, as far as they can be read."""
+    """Return the readable lines of a job's record."""
     lines = []
     for text in (artifacts.read(job_id, ROUNDS_FILE) or b"").splitlines():
-        # A line cut off by a crash is of a round that is made again.
+        # A line cut off by a crash belongs to a round that is repeated.
         with contextlib.suppress(ValidationError):
             lines.append(RoundLine.read(text))
     return lines

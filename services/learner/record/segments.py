@@ -1,11 +1,10 @@
-"""A replay in checkpoints: segments that are only ever added, so that each is written but twice.
+"""A replay in checkpoints: append-only segments, so that each row is written at most twice.
 
     replay/<hash>/rows    rows as they lie in memory, float32; the hash is of these bytes
 
-A checkpoint names the segments that its replay is made of. Saving adds one segment, of the rows
-that came since. Once there are SMALL_MOST of them in a row, one larger segment takes their place:
-the bytes written over a run are at most twice the replay's, and a checkpoint names some hundred.
-Segments go when no checkpoint that a learner may resume from names them.
+A checkpoint names the segments of its replay. Saving adds one segment with the new rows. SMALL_MOST
+small segments are merged into a larger one. So a run writes at most twice the replay's bytes, and a
+checkpoint names some hundred segments. Segments without a checkpoint are removed.
 """
 
 import hashlib
@@ -19,12 +18,12 @@ from shared.artifacts.store import ArtifactStore
 from shared.contracts.message import Count, Message
 
 SMALL_MOST = 64
-"""Segments of one checkpoint each, before they become one."""
+"""Small segments before a merge."""
 _FOLDER = "replay"
 
 
 class Replay(Protocol):
-    """Rows of float32 that are only ever added, counted from 0, of which the newest are kept.
+    """An append-only buffer of float32 rows, counted from 0, that keeps the newest.
 
     `learning.data.transitions` has the real one; readers of checkpoints load no learner.
     """
@@ -63,7 +62,7 @@ class Segment(Message):
     first: Count
     end: Count
     whole: bool = False
-    """Whether it took the place of small ones."""
+    """Whether it is a merged segment."""
 
 
 class ReplaySegments:
@@ -74,7 +73,7 @@ class ReplaySegments:
         self._job_id = job_id
 
     def extended(self, before: Sequence[Segment], replay: Replay) -> tuple[Segment, ...]:
-        """Write what is new of a replay; return the segments that it is made of now."""
+        """Write a replay's new rows; return its segments."""
         kept = [segment for segment in before if segment.end > replay.first]
         first = kept[-1].end if kept else replay.first
         if first == replay.added:
@@ -92,7 +91,7 @@ class ReplaySegments:
         return (*kept, added)
 
     def restore(self, segments: Sequence[Segment], replay: Replay) -> None:
-        """Fill an empty replay with what segments hold.
+        """Fill an empty replay from segments.
 
         Raises:
             ValueError: One is missing or damaged, or they are of another replay.

@@ -1,4 +1,4 @@
-"""Where a run can be watched: TensorBoard scalars in its folder, Prometheus gauges on the learner.
+"""Live metrics: TensorBoard scalars in the run's folder, Prometheus gauges on the learner.
 
 Training returns (stochastic policy, fragments) and evaluation returns (deterministic policy, whole
 episodes) are different quantities and never share a name.
@@ -26,7 +26,7 @@ class LearnerMetrics:
         )
         self.trajectories = Counter(
             "nitro_learner_trajectories",
-            "Trajectories by what became of them.",
+            "Trajectories by outcome.",
             ["outcome"],
             registry=registry,
         )
@@ -41,7 +41,7 @@ class LearnerMetrics:
             "Mean return of the latest evaluation.",
             registry=registry,
         )
-        self.busy = Gauge("nitro_learner_busy", "1 while a job is trained.", registry=registry)
+        self.busy = Gauge("nitro_learner_busy", "1 while a job trains.", registry=registry)
 
     def observe(self, line: RoundLine) -> None:
         """Count one round."""
@@ -70,7 +70,7 @@ class TensorBoard:
         env_steps: Mapping[int, int],
         hyperparameters: Mapping[str, object] | None = None,
     ) -> None:
-        """Go on behind the rounds of before, of which these are the environment steps."""
+        """Continue after earlier rounds with these environment steps."""
         # Slow to import, and needed only once a job runs.
         from torch.utils.tensorboard import SummaryWriter
 
@@ -81,7 +81,7 @@ class TensorBoard:
             self._describe(hyperparameters or {})
 
     def _describe(self, hyperparameters: Mapping[str, object]) -> None:
-        """Write what the run was asked to do, for the table of hyper-parameters."""
+        """Write the run's settings, for the table of hyper-parameters."""
         from torch.utils.tensorboard.summary import hparams
 
         spec = self._spec

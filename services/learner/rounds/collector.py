@@ -1,13 +1,13 @@
-"""Collecting one round: what the actors put into the cache, until all is there or time is up.
+"""Collects one round's results from the cache, until all have arrived or time is up.
 
-The learner blocks on the round's arrivals list and never polls. A launch that failed for good is
-announced on that list, so nobody waits for it. Payloads stay in the cache until the round's outcome
-is safe in a checkpoint: a learner that is killed and started again finds everything that had
-arrived, also when it had closed the round already.
+The learner blocks on the round's arrivals list and never polls. A permanently failed launch is
+announced on that list, so the learner does not wait for it. Payloads stay in the cache until a
+checkpoint has the round's outcome: a restarted learner finds everything that had arrived, even if
+it had already closed the round.
 
 A round is *complete* when every actor has answered, *usable* when at least a quorum has. It is
-*doomed* when the environment fails in actor after actor: nobody waits for the others. Later
-deliveries are refused by the cache and counted.
+*doomed* when the environment fails in several actors: then the learner does not wait for the
+others. Later deliveries are refused by the cache and counted.
 """
 
 import logging
@@ -25,20 +25,24 @@ from shared.trajectory.trajectory import Episode, Trajectory, TrajectoryError
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 1.0
-"""One blocking wait; between two of them the learner looks whether it should leave."""
+"""One blocking wait; between two waits the learner checks whether it should leave."""
 _MOST = 256
-"""Arrivals taken in at a time."""
+"""Arrivals per read."""
 _MANY = 128
-"""While more than so many results are to come, there is a pause before each look, so that one trip
-to the cache brings several: two trips cost as much as reading a result. Smaller rounds may all
-arrive at once, and would only be waited for."""
+"""While more than this many results are missing, each read follows a pause, so that one trip to the
+cache returns several: two trips cost as much as reading a result. The last results are read without
+a pause.
+"""
 _GATHERING_S = 0.01
 """How long that pause is."""
 _WITNESSES = 2
-"""Actors that have to blame the environment before a round is doomed: one may have had bad luck."""
+"""Actors that must blame the environment before a round is doomed: a single failure may be bad
+luck.
+"""
 _PATIENCE_AFTER_HANG = 1.75
-"""How much longer than the first hang took others are waited for: as actors' watchdogs may be a
-twentieth late, a job whose environment hangs ends within twice the step time-out."""
+"""How long to wait for others after the first hang, relative to it: a job whose environment hangs
+then ends within twice the step time-out, although watchdogs may be 5 % late.
+"""
 
 
 class RoundCollector:
@@ -58,17 +62,17 @@ class RoundCollector:
         gather: Callable[[float], object] = time.sleep,
         state_size: int = 0,
     ) -> None:
-        """Take in what is there already.
+        """Read the results that are already there.
 
         Args:
-            cache: Where the actors put their results.
+            cache: The cache with the actors' results.
             plan: The round, as the scaler launched it.
-            environment: What trajectories must look like.
+            environment: Determines the form of trajectories.
             steps_per_actor: How many steps they must hold.
             envs_per_actor: Over how many environments.
             should_leave: Ends the wait for trajectories.
-            must_leave: Ends the wait for episodes. A request to stop the job is no reason to: the
-                episodes that end first are the short ones, and their mean would mislead.
+            must_leave: Ends the wait for episodes. A request to stop the job does not: short
+                episodes end first, so their mean would be biased.
             taken: Actors whose trajectories were used before this learner resumed the round: they
                 count as used and are not taken in again.
             gather: Lets so many seconds pass while results arrive.
@@ -100,7 +104,7 @@ class RoundCollector:
         self.look_again()
 
     def prepare_reopening(self) -> None:
-        """Forget the failures so far, and make room in the cache for what was refused.
+        """Reset the failures so far, and let the cache accept the refused results.
 
         Call it before the next attempt is launched.
         """
@@ -109,7 +113,7 @@ class RoundCollector:
             self.plan.job_id, self.plan.round, mode="sample", actor_indices=refused
         )
         self._refused = {key for key in self._refused if key[0] == "evaluate"}
-        # Episodes that failed stay so; those that vanished are launched again.
+        # Failed episodes stay failed; vanished ones are relaunched.
         self._failed = {
             key: arrival
             for key, arrival in self._failed.items()
@@ -118,7 +122,7 @@ class RoundCollector:
         self._doomed_at = math.inf
 
     def reopen(self, plan: RoundPlan) -> None:
-        """Go on with another attempt at the same round."""
+        """Continue with another attempt at the same round."""
         self._launched_at = time.monotonic()
         self._deadline_at = _deadline(plan)
         self.attempt = plan.attempt
@@ -128,57 +132,56 @@ class RoundCollector:
         """Wait until every actor of the round has answered, or the deadline has passed.
 
         Returns:
-            What arrived, in the order of the actors' index, whatever order it came in.
+            The trajectories in the order of the actors' indices.
         """
         self._wait("sample", self.plan.num_actors)
         return tuple(self._trajectories[i] for i in sorted(self._trajectories))
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Indices of actors that brought nothing usable."""
+        """Indices of actors without a usable result."""
         return tuple(i for i in range(self.plan.num_actors) if i not in self.used)
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Distinct reasons given for what is missing."""
+        """Distinct reasons for missing results."""
         failed = [self._failed.get(("sample", index)) for index in self.missing]
         return tuple(sorted({"no answer" if why is None else str(why.failed) for why in failed}))
 
     @property
     def vanished(self) -> bool:
-        """Whether actors did not fail, but went with a part of the system that ended."""
+        """Whether actors vanished with a part of the system."""
         return any(a.mode == "sample" and a.kind == "vanished" for a in self._failed.values())
 
     def look_again(self) -> None:
-        """Take in all that is noted of the round: a token can be lost with a connection."""
+        """Read the complete list of the round: an arrival's token can be lost with a connection."""
         self.take_in(self._cache.answered(self.plan.job_id, self.plan.round))
 
     def after_silence(self) -> None:
-        """Look again, and make sure that the cache did not lose the round.
+        """Read again, and check that the cache did not lose the round.
 
-        A connection is opened again without a word, so nothing else tells of a cache that was
-        started anew between two looks.
+        Connections reopen silently, so only this detects a cache that restarted between two reads.
 
         Raises:
-            CacheUnreachableError: It lost the round: what is awaited was stored, and is gone.
+            CacheUnreachableError: It lost the round: awaited results were stored and are gone.
         """
         self.look_again()
         self._cache.require_policy(self.plan.job_id, self.plan.policy_version)
 
     def fresh(self) -> tuple[Trajectory, ...]:
-        """Return the trajectories that were not returned here before, in order of their index."""
+        """Return the trajectories that were not returned before, in order of index."""
         indices = sorted(self._trajectories.keys() - self._handed_on)
         self._handed_on.update(indices)
         return tuple(self._trajectories[i] for i in indices)
 
     @property
     def used(self) -> frozenset[int]:
-        """Actors whose trajectories were taken in, by this learner or before it."""
+        """Actors whose trajectories were used, by this learner or before it."""
         return self._taken | self._trajectories.keys()
 
     @property
     def complete(self) -> bool:
-        """Whether every actor and every evaluation episode has been told of."""
+        """Whether every actor and every evaluation episode has an outcome."""
         sampled = all(self._is_answered("sample", i) for i in range(self.plan.num_actors))
         return sampled and self.all_episodes_answered
 
@@ -194,7 +197,7 @@ class RoundCollector:
 
     @property
     def blaming(self) -> tuple[str, ...]:
-        """Why each actor failed that blames the environment, in order of their index."""
+        """Failures of the actors that blame the environment, in order of index."""
         blame = {
             arrival.actor_index: arrival.failed
             for arrival in self._failed.values()
@@ -209,11 +212,11 @@ class RoundCollector:
 
     @property
     def doomed(self) -> bool:
-        """Whether the environment is to blame that the round will not be usable.
+        """Whether the environment makes the round unusable.
 
-        Nothing has come of it, and so many actors blame the environment that a quorum cannot come
-        either; or some of them hung, and nothing came for nearly as long again. The same seeds
-        would lead there again, so another launch would not help.
+        No trajectory has arrived, and so many actors blame the environment that a quorum is
+        impossible; or some hung, and nothing arrived for almost as long again. A relaunch with the
+        same seeds would fail in the same way.
         """
         num_blaming = len(self.blaming)
         if self.used or num_blaming < _WITNESSES:
@@ -222,31 +225,31 @@ class RoundCollector:
         return short or time.monotonic() >= self._doomed_at
 
     def episodes(self) -> tuple[Episode, ...]:
-        """Wait for the evaluation episodes launched beside the round, in order of their index.
+        """Wait for the round's evaluation episodes, in order of index.
 
-        Trajectories that come from now on are late: what was there has been learned from.
+        Trajectories that arrive from now on are late.
         """
         self._samples_over = True
         self._wait("evaluate", self.plan.num_evaluations)
         if not self.all_episodes_answered:
-            # An update may outlast the deadline, and episodes have come while nobody looked.
+            # An update may outlast the deadline while episodes arrive.
             self.look_again()
         return tuple(self._episodes[i] for i in sorted(self._episodes))
 
     @property
     def vanished_episodes(self) -> tuple[int, ...]:
-        """Evaluation episodes that went with a part of the system that ended."""
+        """Vanished evaluation episodes."""
         gone = [a for a in self._failed.values() if a.mode == "evaluate" and a.kind == "vanished"]
         return tuple(sorted(arrival.actor_index for arrival in gone))
 
     @property
     def all_episodes_answered(self) -> bool:
-        """Whether every evaluation episode has been told of, arrived or failed."""
+        """Whether every evaluation episode has arrived or failed."""
         episodes = range(self.plan.num_evaluations)
         return all(self._is_answered("evaluate", i) for i in episodes)
 
     def close(self) -> TrajectoryCounts:
-        """Close the round in the cache and account for every trajectory that was launched."""
+        """Close the round in the cache and account for every launched trajectory."""
         job_id, round_index = self.plan.job_id, self.plan.round
         counters = self._cache.close_round(job_id, round_index)
         done = self._cache.answered(job_id, round_index)
@@ -255,7 +258,7 @@ class RoundCollector:
         refused = {index for mode, index in self._refused if mode == "sample"}
         used = len(self.used)
         late = len(arrived - refused - self.used) + counters.late
-        # A round that was planned afresh may lack actors of it that were used, or late, before.
+        # A replanned round may lack actors that were used, or late, before.
         known = self.used.union(range(self.plan.num_actors))
         launched = max(len(known), used + late)
         return TrajectoryCounts(
@@ -270,7 +273,7 @@ class RoundCollector:
         waiting = list(range(num_results))
         more_there = False
         while True:
-            # Only the last is looked at: a thousand that wait need not all be at every arrival.
+            # Check only the last one: not all of a thousand on every arrival.
             while waiting and self._is_answered(mode, waiting[-1]):
                 waiting.pop()
             remaining_s = self.remaining_s
@@ -304,7 +307,7 @@ class RoundCollector:
         return self._trajectories if mode == "sample" else self._episodes
 
     def take_in(self, arrivals: Iterable[Arrival]) -> None:
-        """Take in what is told of the round's actors, also to somebody else who waited."""
+        """Record arrivals of the round's actors, including those read by another waiter."""
         stored: dict[Mode, list[int]] = {"sample": [], "evaluate": []}
         for arrival in arrivals:
             if self._settled(arrival):
@@ -312,7 +315,7 @@ class RoundCollector:
             if arrival.failed is None:
                 stored[arrival.mode].append(arrival.actor_index)
             elif arrival.attempt >= self.attempt or (
-                # Later attempts launch actors again, but of episodes only those that vanished.
+                # Later attempts relaunch actors, but only vanished episodes.
                 arrival.mode == "evaluate" and arrival.kind != "vanished"
             ):
                 self._fail(arrival)
@@ -331,7 +334,7 @@ class RoundCollector:
             self._doomed_at = min(self._doomed_at, at)
 
     def _settled(self, arrival: Arrival) -> bool:
-        """Whether nothing can be made of an arrival: answered, refused, late or never asked."""
+        """Whether to ignore an arrival: answered, refused, late or never requested."""
         plan = self.plan
         asked = plan.num_actors if arrival.mode == "sample" else plan.num_evaluations
         return (

@@ -1,10 +1,10 @@
-"""Where a job's learner asks for gradients of functions: through the scaler, out of the cache.
+"""The learner's requests for gradients of functions: through the scaler and the cache.
 
-The learner puts slices and weights into the cache, asks the scaler to have functions launched, and
-blocks on the list of what arrived. A request that stays without an answer for some seconds is sent
-again under its number: a scaler that knows it launches nothing, one that was started anew does.
-A call that vanished is asked for again under a new number, and the first gradient of it counts.
-Every call comes back once: as a gradient, or as lost at its deadline.
+The learner puts slices and weights into the cache, asks the scaler to launch functions, and blocks
+on the list of arrivals. An unanswered request is repeated under its number after some seconds: a
+scaler that knows it launches nothing, a restarted one does. A vanished call is requested again
+under a new number, and its first gradient counts. Every call returns once: as a gradient, or as
+lost at its deadline.
 """
 
 import logging
@@ -37,15 +37,15 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
 """Longest blocking wait."""
 _REPEAT_AFTER_S = 3.0
-"""An open request is sent again after so long, then after twice as long each time. What is stored
-of it is looked at then, too."""
+"""First retry interval of an open request, doubled each time. Stored results are checked then, too.
+"""
 _MOST_REPEATS = 3
-"""How often a call that vanished is asked for again."""
+"""Most repeats of a vanished call."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Open:
-    """A request, and the calls of it that are not answered."""
+    """A request and its unanswered calls."""
 
     number: int
     left: dict[int, GradientCall]
@@ -69,11 +69,11 @@ class CachedGradientDesk:
         scaler: ScalerClient,
         lease: HeldLease,
     ) -> None:
-        """Ask for nothing yet.
+        """Send nothing yet.
 
         Args:
-            job: Whose gradients they are.
-            cache: Where everything goes through; with a connection of its own.
+            job: The job of the gradients.
+            cache: A client with its own connection.
             scaler: Launches functions.
             lease: Held on the job.
         """
@@ -94,7 +94,7 @@ class CachedGradientDesk:
         hyperparameters: GradientHyperparameters,
         /,
     ) -> FunctionSteps:
-        """Return what takes a network's steps along gradients from here: a `StepsBuilder`."""
+        """Return a `StepsBuilder` that steps along gradients from here."""
         halves = network.halves()
         if halves is None:
             raise ValueError("functions compute gradients of dense networks on a CPU only")
@@ -108,7 +108,7 @@ class CachedGradientDesk:
         )
 
     def open_round(self, round_index: int) -> None:
-        """Go on with the gradients of another round."""
+        """Start the gradients of another round."""
         self._of = GradientRound(job_id=self._job.job_id, lease_hash=self._hash, round=round_index)
         self._first = self._num_calls = self._num_requests = 0
         self._requests: list[_Open] = []
@@ -116,7 +116,7 @@ class CachedGradientDesk:
         self._times = GradientTimes()
 
     def close_round(self) -> GradientRecord | None:
-        """Let nothing more into the round; return what became of its gradients."""
+        """Close the round; return the outcomes of its gradients."""
         if not self._records:
             return None
         duplicate = self._clear()
@@ -126,7 +126,7 @@ class CachedGradientDesk:
         return record
 
     def leave(self) -> None:
-        """Free what an update that was left unfinished has in the cache."""
+        """Free an unfinished update's entries in the cache."""
         if not self._num_calls:
             return
         try:
@@ -135,7 +135,7 @@ class CachedGradientDesk:
             _LOG.warning("slices not removed", extra={"job": self._job.job_id, "why": str(error)})
 
     def _clear(self) -> int:
-        """Close the round, free all it has in the cache; return how many gradients came twice."""
+        """Close the round and free its entries; return the number of duplicate gradients."""
         duplicate = self._cache.close_gradients(self._of, range(self._num_calls))
         self._forget_weights()
         self._num_calls = 0
@@ -169,19 +169,19 @@ class CachedGradientDesk:
         self._request([c.model_copy(update={"call": self._first + c.call}) for c in calls])
 
     def wait(self) -> Sequence[Arrived | LostCall]:
-        """Return what came since, waiting for some if there is nothing."""
+        """Return new arrivals, waiting for some if there are none."""
         while True:
             if self._lease.must_leave:
                 raise LeftEarly("asked to leave while gradients were computed")
             found = self._taken(self._cache.wait_gradients(self._of, timeout_s=_LOOK_S))
-            # Before anything that may take long: what comes meanwhile is not late.
+            # Before anything slow: results that arrive meanwhile are not late.
             found += self._given_up()
             found += self._repeat()
             if found:
                 return found
 
     def end(self, record: GradientRecord) -> None:
-        """Keep the record of an update, and free what it has in the cache."""
+        """Keep the record of an update, and free its entries in the cache."""
         self._records.append(record)
         self._requests.clear()
         self._cache.forget_calls(self._of, range(self._first, self._num_calls))
@@ -190,7 +190,7 @@ class CachedGradientDesk:
     # ------------------------------------------------------------------------------------------
 
     def _request(self, calls: Sequence[GradientCall]) -> None:
-        """Ask for calls under a new number."""
+        """Request calls under a new number."""
         each = _Open(
             number=self._num_requests,
             left={call.call: call for call in calls},
@@ -202,7 +202,7 @@ class CachedGradientDesk:
         self._requests.append(each)
 
     def _send(self, each: _Open) -> float:
-        """Send what is left of a request; return how long to wait for it."""
+        """Send the rest of a request; return how long to wait for it."""
         request = GradientRequest(
             lease_id=self._lease.lease_id, request=each.number, calls=tuple(each.left.values())
         )
@@ -213,7 +213,7 @@ class CachedGradientDesk:
         return grant.deadline_s
 
     def _repeat(self) -> list[Arrived | LostCall]:
-        """Ask again for what vanished or stays unanswered; return what was stored unheard."""
+        """Repeat vanished or unanswered calls; return stored results without a token."""
         now = time.monotonic()
         silent = [each for each in self._requests if now - each.sent_at >= each.repeat_after_s]
         # A token can be lost with a connection.
@@ -247,7 +247,7 @@ class CachedGradientDesk:
         for arrival, payload in told:
             asked = self._asked(arrival, payload)
             if asked is None:
-                continue  # answered before, or of a request that was given up
+                continue  # already answered, or from an abandoned request
             request, call = asked
             del request.left[call.call]
             if payload is None and arrival.vanished and self._goes_on(call):
@@ -262,17 +262,17 @@ class CachedGradientDesk:
     ) -> tuple[_Open, GradientCall] | None:
         for each in self._requests:
             call = each.left.get(arrival.call)
-            # What is stored counts, whichever request brought it and whatever failed before.
+            # A stored result counts, from any request and after any failure.
             failed = payload is None and arrival.failed is not None
             if call is not None and not (failed and arrival.request != each.number):
                 return each, call
         return None
 
     def _goes_on(self, call: GradientCall) -> bool:
-        """Whether to ask again for a call that vanished.
+        """Whether to repeat a vanished call.
 
         Raises:
-            LeftEarly: The cache has lost what the call needs, and is to be filled anew.
+            LeftEarly: The cache has lost the call's inputs and has to be refilled.
         """
         if not self._cache.has_task(self._of, call.call, versions=(call.base, *call.others)):
             raise LeftEarly("the cache has lost the slices and weights of an update")

@@ -1,4 +1,4 @@
-"""One job's rounds for whoever learns from them: ask, collect, launch again, evaluate, close.
+"""The client side of one job's rounds: ask, collect, relaunch, evaluate, close.
 
     publish policy ──▶ ask ──▶ open ──▶ collect ──▶ (the caller learns) ──▶ evaluate ──▶ result
 
@@ -9,8 +9,8 @@
     |          |                                  | the deadline, a stop or lost lease    |
     | evaluate | the episodes of this round       | the same, but for a stop              |
 
-The learner's sessions and the loops of an `ActorPool` are its callers. They say in which order
-these steps come, and learn in between. It needs no torch.
+The learner's sessions and the loops of an `ActorPool` are its callers. They choose the order of
+these steps, and learn in between. It needs no torch.
 """
 
 import logging
@@ -46,12 +46,12 @@ from shared.trajectory.trajectory import Trajectory
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_WAIT_S = 1.0
-"""One blocking wait; between two of them is a look whether to leave."""
+"""One blocking wait; between two waits it checks whether to leave."""
 
 
 @dataclass(kw_only=True, eq=False)
 class JobRounds:
-    """The rounds of one job whose lease is held; use it from one thread."""
+    """The rounds of one leased job; use it from one thread."""
 
     job: Job
     scaler: ScalerClient
@@ -59,17 +59,17 @@ class JobRounds:
     lease: HeldLease
     streams: Streams
     max_reopenings: int
-    """How often a round that brought too little is launched again."""
+    """Most reopenings of a round with too few trajectories."""
     own: OwnRollouts | None = None
-    """What runs on the caller's own cores; None where nothing does."""
+    """The caller's own actors; None without any."""
     on_plan: Callable[[RoundPlan], object] = lambda _: None
-    """Told of every plan."""
+    """Called with every plan."""
 
     def __post_init__(self) -> None:
         self._published: tuple[int, bytes] = (0, b"")
-        """Version and policy that were published last, to be published again with an attempt."""
+        """The last published version and policy, to publish again with an attempt."""
         self._asked: tuple[int, RoundRequest] | None = None
-        """The round that was asked for last, and how."""
+        """The last requested round, with its request."""
         self._begun_anew = self._lost_replays = 0
 
     def leave_if_must(self, where: str) -> None:
@@ -78,12 +78,12 @@ class JobRounds:
             raise LeftEarly(f"asked to leave {where}")
 
     def publish(self, version: int, policy: bytes) -> None:
-        """Put a policy where actors fetch it, also one that was there before: keys expire."""
+        """Publish a policy for actors, again if needed, because keys expire."""
         self._published = version, policy
         self.cache.publish_policy(self.job.job_id, version, policy)
 
     def ask(self, index: int, request: RoundRequest) -> RoundPlan:
-        """Ask for a round whose policy is published; asked again, the scaler repeats the plan."""
+        """Request a round with a published policy; a repeat returns the same plan."""
         job, own = self.job, self.own
         self._asked = index, request
         if own is not None:
@@ -101,12 +101,12 @@ class JobRounds:
         return plan
 
     def with_offer(self, request: RoundRequest) -> RoundRequest:
-        """Return a request with what can run on own cores."""
+        """Return a request with the capacity of own cores."""
         offer = None if self.own is None else self.own.offer()
         return request.model_copy(update={"own": offer})
 
     def open(self, plan: RoundPlan) -> OpenedRound:
-        """Begin to collect a round that was planned."""
+        """Begin to collect a planned round."""
         before = OpenRound(round=plan.round, policy_version=plan.policy_version)
         lease = self.lease
         return opened_round(
@@ -119,16 +119,16 @@ class JobRounds:
         )
 
     def collect(self, opened: OpenedRound) -> RoundPlan | None:
-        """Wait until a round is usable, and open it again for what is missing if it must be.
+        """Wait until a round is usable, and reopen it for missing actors if necessary.
 
-        Actors that vanished have not failed: they are launched again, so that a restart does not
-        change what is learned from.
+        Vanished actors have not failed: they are relaunched, so that a restart does not change the
+        learned data.
 
         Returns:
-            The plan that ends the job, where the round may not be opened again.
+            The plan that ends the job, if the round may not be reopened.
 
         Raises:
-            RoundLostError: Too little came, or actors vanished time after time.
+            RoundLostError: Too few trajectories arrived, or actors vanished repeatedly.
             LeftEarly: There is a reason to leave, and something is missing.
         """
         collector, left = opened.collector, self.max_reopenings
@@ -156,15 +156,15 @@ class JobRounds:
         raise round_lost(collector, spec=self.job.spec, history=history)
 
     def evaluated(self, opened: OpenedRound) -> EvaluationResult | None:
-        """Wait for a round's evaluation episodes; None where it has none.
+        """Wait for a round's evaluation episodes; None without any.
 
         Raises:
             LeftEarly: There is a reason to leave before they are there.
         """
         collector, lease = opened.collector, self.lease
         collector.episodes()
-        # Without them the round goes on: they are not learned from. Rounds that overlap are never
-        # launched again.
+        # The round continues without them, because they are not learned from. Overlapping rounds
+        # are never relaunched.
         one_by_one = self.job.spec.open_rounds == 1
         while (
             one_by_one
@@ -179,7 +179,7 @@ class JobRounds:
         return opened.evaluation()
 
     def keep(self, trajectories: Iterable[Trajectory]) -> None:
-        """Keep where actors left the episodes of what is learned from."""
+        """Keep the snapshots of used trajectories."""
         for trajectory in trajectories:
             self._begun_anew += trajectory.begun_anew
             self._lost_replays += trajectory.lost_replays
@@ -197,16 +197,16 @@ class JobRounds:
         timing: RoundTiming,
         gradients: GradientRecord | None = None,
     ) -> RoundResult:
-        """Return what came of a round that is closed, and let its episodes wait for actors again.
+        """Return a closed round's result, and release its streams.
 
         Args:
             opened: The round.
-            counts: What became of its trajectories.
-            policy_version: Of the policy by now.
-            evaluation: Of the policy that the round was opened with.
+            counts: Outcomes of its trajectories.
+            policy_version: Current version of the policy.
+            evaluation: Evaluation of the round's initial policy.
             stats: Of the updates since the last result.
             timing: Of the time since then.
-            gradients: What became of the gradients of functions.
+            gradients: Outcomes of learner functions' gradients.
         """
         index, state = opened.plan.round, opened.state
         self.streams.release(index)
@@ -229,21 +229,21 @@ class JobRounds:
         )
 
     def window(self) -> RoundWindow:
-        """Return a place for rounds that are open at the same time."""
+        """Return a window for concurrently open rounds."""
         return RoundWindow(self.cache, self.job, must_leave=lambda: self.lease.must_leave)
 
     def arrivals(
         self, window: RoundWindow, *, waits: Callable[[], bool], hands_on: bool = True
     ) -> Iterator[tuple[Trajectory, ...]]:
-        """Yield what arrives, of whichever round, until the oldest is over; often that is nothing.
+        """Yield arrivals of all open rounds until the oldest is over; often there are none.
 
         Args:
             window: The open rounds.
-            waits: Whether to wait for something, when nothing is there.
-            hands_on: Whether anything is handed on; else all stays with its round.
+            waits: Whether to wait if nothing has arrived.
+            hands_on: Whether to hand arrivals on; otherwise they stay with their round.
 
         Raises:
-            RoundLostError: The environment is to blame that nothing will come.
+            RoundLostError: The environment makes the round unusable.
             LeftEarly: There is a reason to leave.
         """
         oldest = window.oldest
@@ -267,7 +267,7 @@ class JobRounds:
         collector = closed.collector
         if collector.used:
             return 0
-        # Those open when the first went wrong were launched like it: only one more is news.
+        # Rounds that were open at the first failure share its cause: only a later one counts.
         most = self.job.spec.open_rounds
         if before >= most and self.lease.stop is None:
             if collector.all_blaming:
@@ -279,7 +279,7 @@ class JobRounds:
     def _reopen(
         self, collector: RoundCollector, missing: tuple[int, ...], why: tuple[str, ...]
     ) -> RoundPlan:
-        """Have these actors, and episodes that vanished, launched again."""
+        """Relaunch these actors and vanished episodes."""
         if self._asked is None:
             raise RuntimeError("a round is opened again that was never asked for")
         index, request = self._asked
@@ -289,7 +289,7 @@ class JobRounds:
             extra=self._of(collector.plan, missing=len(missing), episodes=len(episodes), why=why),
         )
         collector.prepare_reopening()
-        # It may be what they missed: keys expire, also while the machine is asleep.
+        # The policy may be missing: keys expire, even while the machine sleeps.
         self.publish(*self._published)
         another = {
             "attempt": collector.attempt + 1,
@@ -302,7 +302,7 @@ class JobRounds:
 
     def _usable(self, collector: RoundCollector) -> bool:
         self._leave_if_asked(collector)
-        # Never train on nothing, whatever the quorum says.
+        # Never train on nothing, even with a quorum of 0.
         return len(collector.used) >= max(1, collector.plan.quorum)
 
     def _leave_if_asked(self, collector: RoundCollector) -> None:

@@ -1,12 +1,12 @@
-"""Letting go of a job before a round is done."""
+"""Leaving a job before a round is done."""
 
 from shared.contracts.jobs import StopReason
 
 
 class LeftEarly(Exception):  # noqa: N818 - not an error: the job goes on elsewhere, or later
-    """The learner has to let go of the job before a round was done."""
+    """The learner had to leave the job before a round was done."""
 
     def __init__(self, why: str, *, stop: StopReason | None = None) -> None:
         super().__init__(why)
         self.stop = stop
-        """Why the job itself ends here; None when it goes on elsewhere."""
+        """Why the job itself ends; None if another learner continues it."""

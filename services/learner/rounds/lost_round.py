@@ -1,4 +1,4 @@
-"""Rounds that cannot be used, and what a user is told of them: the cause first."""
+"""Errors of unusable rounds for users, with the cause first."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from shared.contracts.job_spec import JobSpec
 
 _REASONS_TOLD = 3
 _LONGEST_REASON = 200
-"""Characters told of reasons that are not the environment's: several have to fit."""
+"""Most characters of reasons other than the environment's: several have to fit."""
 
 
 class RoundLostError(RuntimeError):
@@ -38,7 +38,7 @@ def environment_failed(collector: RoundCollector) -> RoundLostError:
 
 
 def round_lost(collector: RoundCollector, *, spec: JobSpec, history: str) -> RoundLostError:
-    """Return the error of a round that brought too little, after what has been tried before."""
+    """Return the error of a round with too few trajectories, with its history."""
     plan = collector.plan
     size_field = "fragment" if spec.learner == "external" else spec.size_field
     arrived = f"{len(collector.used)} of {plan.num_actors} trajectories"
@@ -51,7 +51,7 @@ def round_lost(collector: RoundCollector, *, spec: JobSpec, history: str) -> Rou
 
 
 def reasons(failures: Sequence[str]) -> str:
-    """Return the first reasons: with those of a thousand actors nobody would see what to do.
+    """Return the first reasons only: a thousand would hide the cause.
 
     Each is cut short, but for a traceback, which is several lines.
     """

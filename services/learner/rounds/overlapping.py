@@ -7,17 +7,17 @@
                                                  (with the result of round k)
 
 Rounds end in order, one at a time, and each that ends opens one: `m` stay open. A round is over
-when all its actors have answered, at its deadline, or when the job is asked to stop; what its
-actors bring after that comes late. Only then is the policy published anew: the *version* counts
-updates, and those versions are published that a round is opened with: nobody fetches another.
+when all its actors have answered, at its deadline, or when the job is asked to stop; later results
+are late. Only then is the next policy published: the *version* counts updates, and only versions
+that open a round are published.
 
-The scaler ends the job with the plan of some round. Rounds open by then are still learned from; the
-plans asked for when they end say stop too, and the last of these brings the final evaluation.
+The scaler ends the job with the plan of some round. The learner still uses rounds that are open by
+then. The plans at their ends say stop, too, and the last of them has the final evaluation.
 
-A checkpoint is written when a round is over. It knows what was used of the rounds still open,
-which a learner that resumes asks for again: their plans and actors are the same, what had been used
-is not used again, and everything that arrived since is in the cache. Updates depend on the order
-trajectories arrive in, so unlike in synchronous rounds no two runs need be equal.
+A checkpoint is written when a round is over. It records the used trajectories of open rounds. A
+learner that resumes requests these rounds again: plans and actors are the same, used trajectories
+are not used again, and all later arrivals are in the cache. Updates depend on the order of arrival,
+so runs may differ.
 """
 
 from collections.abc import Collection
@@ -41,11 +41,11 @@ class OverlappingRounds(RoundSession):
         self._tally = UpdateTally()
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
-        """Train, learning from whatever arrives."""
+        """Train on trajectories as they arrive."""
         self.algorithm.advance(self._version)
         first, recorded = self.state.next_round, self.state.open_rounds
         if first:
-            # Whoever saved the round may have died before it was freed.
+            # An earlier learner may have died between saving and freeing the round.
             self.cache.free_round(self.job.job_id, first - 1)
         for index in range(first, first + self.job.spec.open_rounds):
             at = index - first
@@ -58,15 +58,15 @@ class OverlappingRounds(RoundSession):
         return self._finish()
 
     def _open(self, index: int, recorded: OpenRound | None = None) -> None:
-        """Ask for a round; one that was asked for before, with what it was asked for with then.
+        """Request a round; a repeated request has its original content.
 
-        A plan that is still known is repeated. One that was forgotten, as those that ended the job
-        are when it goes on, is made anew, and a measurement that came with it counts again.
+        The scaler repeats a known plan. A forgotten plan, such as one that ended the job before a
+        resume, is made again, and its measurement counts again.
         """
         self._leave_if_must()
         previous = self.state.previous
         if previous is not None and previous.round != index - self.job.spec.open_rounds:
-            # Rounds asked for again after a resume bring no result: it was told before.
+            # Repeated requests after a resume have no result: it was already reported.
             previous = None
         before = recorded or OpenRound(
             round=index,
@@ -100,8 +100,8 @@ class OverlappingRounds(RoundSession):
                 self._take_in(arrived)
             if algorithm.has_fresh or (algorithm.ready and not arrived):
                 self._update()
-        # Nothing more of younger rounds is taken in until the next round is open: learned from
-        # first, it would leave actors idle, and all open rounds would fall into step.
+        # Younger rounds are not read until the next round is open: otherwise actors would idle, and
+        # all open rounds would synchronise.
         self._take_in(oldest.fresh())
         algorithm.flush()
         while algorithm.has_fresh:
@@ -113,7 +113,7 @@ class OverlappingRounds(RoundSession):
         self.algorithm.add(trajectories)
 
     def _update(self) -> None:
-        """Update once. Replays fill the time in which actors are waited for, and count as that."""
+        """Update once. Replays fill the waiting time for actors, and count as waiting."""
         self.clock.lap("collect_s")
         fresh = self.algorithm.has_fresh
         self._tally.add(self.algorithm.update())

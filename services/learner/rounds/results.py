@@ -1,4 +1,4 @@
-"""Reading what actors delivered: trajectories and episodes, checked against what was asked for."""
+"""Reads actors' trajectories and episodes, and checks them against their tasks."""
 
 import logging
 
@@ -27,8 +27,8 @@ def read_trajectory(
     """Return an actor's trajectory, of so many (steps, environments) and of such recurrent states.
 
     Raises:
-        CodecError: These are no arrays of ours.
-        TrajectoryError: They are no trajectory, or not the one that was asked for.
+        CodecError: The bytes are not Nitro's arrays.
+        TrajectoryError: They are not a trajectory, or not the requested one.
     """
     trajectory = decode_trajectory(payload, environment=environment, state_size=state_size)
     _check_identity(trajectory, plan, index)
@@ -37,7 +37,7 @@ def read_trajectory(
         raise TrajectoryError(f"(steps, environments) is {got}, expected {size}")
     if trajectory.dropped_episodes:
         _LOG.warning(
-            "an actor dropped episodes in which something was not finite",
+            "an actor dropped episodes with a non-finite number",
             extra={
                 "job": plan.job_id,
                 "round": plan.round,
@@ -49,7 +49,7 @@ def read_trajectory(
 
 
 def read_episode(payload: bytes, plan: RoundPlan, index: int) -> Episode:
-    """Return an evaluation episode; raises what `read_trajectory` does."""
+    """Return an evaluation episode; raises like `read_trajectory`."""
     episode = decode_episode(payload)
     _check_identity(episode, plan, index)
     return episode

@@ -1,12 +1,12 @@
-"""What training does in a round whether rounds overlap or not: ask, measure, save, forget.
+"""The common steps of training, with or without overlap: ask, measure, save, free.
 
-The two ways to order rounds, `SynchronousRounds` and `OverlappingRounds`, are sessions that differ
-in when they do each of these and in what they wait for. The learner decides nothing about scaling:
-it reports curvature and results, and does what the plan says.
+`SynchronousRounds` and `OverlappingRounds` are sessions that differ in the order of these steps and
+in their waits. The learner does not decide about scaling: it reports curvature and results, and
+follows the plan.
 
-A round counts only once its checkpoint is written; whatever breaks before that costs this round at
-most, because asking for it again returns the same plan and the same seeds. So nothing of a round is
-removed from the cache before its checkpoint.
+A round counts only when its checkpoint is written. A failure before that costs at most this round,
+because a repeated request returns the same plan and seeds. So a round stays in the cache until its
+checkpoint.
 """
 
 import logging
@@ -39,20 +39,20 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, eq=False)
 class RoundSession(ABC):
-    """One job's training: what it works with, where it stands, and the steps of a round."""
+    """One job's training: its parts, its state, and the steps of a round."""
 
     rounds: JobRounds
     state: RunState
-    """Where training stands: as the newest checkpoint has it."""
+    """The state of training, as in the newest checkpoint."""
     earlier_policies: Mapping[int, bytes]
-    """By version, those that actors of its open rounds fetch."""
+    """Policies of its open rounds' actors, by version."""
     algorithm: Algorithm
     detector: Detector
     checkpoints: CheckpointStore
     record: RunRecord
     observe: Callable[[RoundLine], None]
     desk: CachedGradientDesk | None = None
-    """Where gradients of functions come from; None where the learner computes them itself."""
+    """The source of learner functions' gradients; None if the learner computes them itself."""
 
     def __post_init__(self) -> None:
         self.job, self.lease = self.rounds.job, self.rounds.lease
@@ -62,22 +62,22 @@ class RoundSession(ABC):
 
     @abstractmethod
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
-        """Train from where the state says, until the scaler says stop.
+        """Train from the current state until the scaler says stop.
 
         Returns:
             Why it ended, and the final policy's evaluation.
 
         Raises:
-            RoundLostError: Too little came of a round, or of several in a row.
+            RoundLostError: One round, or several in a row, had too few trajectories.
             LeftEarly: The lease was lost, or the job or this process was asked to end.
         """
 
     def policy_payload(self) -> bytes:
-        """Return the present policy as it is kept."""
+        """Return the current policy as stored."""
         return codec.encode(*self.algorithm.policy_payload())
 
     def policy_for_actors(self) -> bytes:
-        """Return the present policy as actors fetch it."""
+        """Return the current policy for actors."""
         arrays, metadata = self.algorithm.policy_payload()
         halves = self.job.spec.policy_precision == "float16"
         return codec.encode(halved(arrays) if halves else arrays, metadata)
@@ -90,7 +90,7 @@ class RoundSession(ABC):
         curvature: Curvature | None,
         previous: RoundResult | None,
     ) -> RoundPlan:
-        """Ask the scaler for a round; asked for again, it returns the same plan."""
+        """Request a round; a repeat returns the same plan."""
         request = RoundRequest(
             lease_id=self.lease.lease_id,
             policy_version=policy_version,
@@ -101,23 +101,23 @@ class RoundSession(ABC):
         return self.rounds.ask(index, request)
 
     def open_gradients(self, round_index: int) -> None:
-        """Say of which round the gradients are that functions compute from now on."""
+        """Set the round of later gradients of functions."""
         if self.desk is not None:
             self.desk.open_round(round_index)
 
     def close_gradients(self) -> GradientRecord | None:
-        """Return what became of the gradients of functions; None where there were none."""
+        """Return the outcomes of learner functions' gradients; None without any."""
         return None if self.desk is None else self.desk.close_round()
 
     def measurement(self, plan: RoundPlan) -> tuple[Curvature | None, dict[str, float]]:
-        """Return the curvature of the policy after a round, and what else the detector measured.
+        """Return the curvature of the policy after a round, and the detector's other numbers.
 
-        Neither in rounds that it leaves out.
+        Neither in skipped rounds.
         """
-        # Asked for in every round, so that no round's samples are kept for the next.
+        # Fetched in every round, so that samples are not kept for the next.
         samples = self.algorithm.samples()
         if samples is not None and samples.start is not None and not plan.fragment_noise:
-            # It costs as much as the rest, and no policy in force looks at it.
+            # It costs as much as the rest, and the current policy does not use it.
             samples = replace(samples, start=None)
         measured: Measurement | None = None
         network = self.algorithm.network
@@ -138,13 +138,13 @@ class RoundSession(ABC):
     ) -> None:
         """Record a round that is over and write the checkpoint that makes it count.
 
-        The earlier policies, by version, are those that actors of open rounds fetch.
+        The earlier policies, by version, belong to open rounds' actors.
         """
         line = RoundLine(
             plan=plan, result=result, curvature=state.curvature, evaluation=result.evaluation
         )
-        # The record before the checkpoint: a resumed run drops lines its checkpoint knows not of,
-        # but could not make up for a missing one.
+        # The record before the checkpoint: a resumed run drops lines after its checkpoint, but
+        # could not restore a missing one.
         self.record.append(line)
         arrays, scalars = self.algorithm.state()
         self.checkpoints.save(

@@ -5,7 +5,7 @@
           │                 quorum, or why to stop)        ▼                          ▼
           └───────────── checkpoint ◀── record ◀── evaluation episodes, close the round
 
-What each step does is said in `RoundSession` and `JobRounds`; this file says in which order.
+`RoundSession` and `JobRounds` define the steps; this file defines their order.
 """
 
 from learning.algorithms.algorithm import learn_round
@@ -20,7 +20,7 @@ class SynchronousRounds(RoundSession):
     """Trains one job with one round open at a time."""
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
-        """Train, one round after the other."""
+        """Train round by round."""
         while True:
             state = self.state
             self.rounds.publish(state.policy_version, self.policy_for_actors())
@@ -38,7 +38,7 @@ class SynchronousRounds(RoundSession):
                 return ended
 
     def _train_round(self, plan: RoundPlan) -> tuple[StopReason, EvaluationResult | None] | None:
-        """Train one round; return how the job ends instead, if that came of it."""
+        """Train one round; return the job's end if it ends instead."""
         rounds = self.rounds
         opened = rounds.open(plan)
         ending = rounds.collect(opened)
@@ -77,9 +77,9 @@ class SynchronousRounds(RoundSession):
         return None
 
     def _ended_by_target(self, opened: OpenedRound) -> EvaluationResult | None:
-        """End the job with the policy of the round, without an update, if it reached the target.
+        """End the job without an update if the round's policy reached the target.
 
-        The initial policy goes on: it has no checkpoint.
+        The initial policy does not count: it has no checkpoint.
         """
         plan, target = opened.plan, self.job.spec.stop.target_return
         if target is None or not plan.num_evaluations or not plan.round:
@@ -105,7 +105,7 @@ class SynchronousRounds(RoundSession):
             self.cache.delete_policy(self.job.job_id, state.policy_version - 1)
 
     def _finish(self, plan: RoundPlan) -> tuple[StopReason, EvaluationResult | None]:
-        """End the job with a plan that says so, and evaluate the final policy."""
+        """End the job with its final plan, and evaluate the final policy."""
         if plan.stop is None:
             raise RuntimeError(f"round {plan.round} does not end the job")
         opened = self.rounds.open(plan)

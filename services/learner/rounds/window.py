@@ -1,7 +1,7 @@
-"""The rounds a job has open at a time, oldest first, and one wait for all of them.
+"""A job's open rounds, oldest first, with a single wait for all of them.
 
-Trajectories are handed on as they arrive, whichever round they are of. What was used of which round
-is remembered, so that a learner that resumes from a checkpoint uses none twice and misses none.
+Trajectories of all rounds are handed on as they arrive. Used ones are recorded by round, so that a
+learner that resumes uses none twice and misses none.
 """
 
 import logging
@@ -18,37 +18,37 @@ from shared.trajectory.trajectory import Trajectory
 
 _LOG = logging.getLogger(__name__)
 _SILENCE_S = 1.0
-"""After so long without an arrival the learner looks at what is stored."""
+"""Silence after which the learner reads the stored results."""
 MOST_RELAUNCHES = 3
-"""How often what vanished of a round is launched again: a part that ends each time needs repair."""
+"""Most relaunches of a round's vanished actors: repeated losses need a repair."""
 
 
 class OpenedRound:
     """One open round."""
 
     def __init__(self, plan: RoundPlan, collector: RoundCollector, before: OpenRound) -> None:
-        """Begin where `before` says that an earlier learner left it."""
+        """Continue from an earlier learner's state `before`."""
         self.plan = plan
         self.collector = collector
         self.state = before
-        """What was used of it so far."""
+        """Used trajectories so far."""
         self._relaunches_left = MOST_RELAUNCHES
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be waited for."""
+        """Whether there is nothing left to wait for."""
         return self.collector.complete or self.collector.remaining_s == 0.0
 
     def may_relaunch(self) -> bool:
-        """Count a launch of what vanished; return whether it is one of those it may have."""
+        """Count a relaunch; return whether it is within the limit."""
         self._relaunches_left -= 1
         return self._relaunches_left >= 0
 
     def evaluation(self) -> EvaluationResult | None:
-        """Return what the episodes launched beside it came to; None when there are none.
+        """Return the round's evaluation; None without one.
 
-        None, too, where they are still to come: those that end first are the short ones, and their
-        mean would mislead. Where some are lost it is the mean of the others: the log tells of it.
+        None also while episodes are missing: short ones end first, so their mean would be biased.
+        If some are lost, it is the mean of the others, with a log line.
         """
         collector, plan = self.collector, self.plan
         if not collector.all_episodes_answered and collector.remaining_s > 0.0:
@@ -100,13 +100,13 @@ def opened_round(
     should_leave: Callable[[], bool],
     must_leave: Callable[[], bool],
 ) -> OpenedRound:
-    """Return a round that was planned; what is stored of it is taken in at once.
+    """Return a planned round with its stored results.
 
     Args:
         cache: Where its actors put their results.
         job: Whose round it is.
         plan: As the scaler launched it.
-        before: What was used of it by an earlier learner.
+        before: Trajectories used by an earlier learner.
         should_leave: Ends the wait for trajectories.
         must_leave: Ends the wait for episodes.
     """
@@ -145,25 +145,25 @@ class RoundWindow:
 
     @property
     def newest(self) -> OpenedRound:
-        """The round that was asked for last."""
+        """The last requested round."""
         return self._rounds[-1]
 
     def open(self, plan: RoundPlan, before: OpenRound) -> None:
-        """Add a round that was planned; what is stored of it is taken in at once."""
+        """Add a planned round with its stored results."""
         leave = self._must_leave
         self._rounds.append(
             opened_round(self._cache, self._job, plan, before, should_leave=leave, must_leave=leave)
         )
 
     def close_oldest(self) -> OpenedRound:
-        """Take the oldest round out."""
+        """Remove the oldest round."""
         return self._rounds.popleft()
 
     def arrivals(self, *, timeout_s: float) -> tuple[Trajectory, ...]:
-        """Return the trajectories that arrived, waiting for some if there are none yet.
+        """Return arrived trajectories, waiting for some if there are none.
 
         Args:
-            timeout_s: Longest wait; 0 only looks.
+            timeout_s: Longest wait; 0 does not wait.
 
         Returns:
             By round and actor index; empty when there are none, also when a launch failed.
@@ -175,7 +175,7 @@ class RoundWindow:
         return self._fresh()
 
     def listen(self, *, timeout_s: float) -> None:
-        """Wait for one arrival, at most so long, and hand nothing on."""
+        """Wait for one arrival, up to a time-out, without handing it on."""
         by_round = {opened.plan.round: opened for opened in self._rounds}
         told = self._cache.wait_any_arrivals(
             self._job.job_id, tuple(by_round), timeout_s=min(timeout_s, _SILENCE_S)

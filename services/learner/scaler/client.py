@@ -31,17 +31,17 @@ _ANSWER_S = 30.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 MAX_RETURNS = 10_000
-"""Training returns of one round that are told; the scaler takes a megabyte, some 50,000."""
+"""Most reported training returns of one round; the scaler accepts a megabyte, some 50,000."""
 
 M = TypeVar("M", bound=Message)
 
 
 class ScalerError(RuntimeError):
-    """The scaler refused a call or could not be reached in time."""
+    """The scaler refused a call or was unreachable for too long."""
 
 
 class LeaseLostError(ScalerError):
-    """Another learner holds the job now, or the job is gone: this one must let go of it."""
+    """Another learner holds the job now, or the job is gone: this learner must leave it."""
 
 
 class ScalerClient:
@@ -51,8 +51,8 @@ class ScalerClient:
         url: Where the scaler is.
         token: Its token; None where authentication is off.
         patience_s: How long a scaler that is away is called again.
-        signature: Signs every request, where something before the scaler asks for that.
-        on_try: Told of each try: None if the scaler answered, else why not.
+        signature: Signs every request, if a proxy of the scaler requires it.
+        on_try: Called for each attempt: None if the scaler answered, otherwise the reason.
 
     Raises:
         HttpSetupError: The address, or a variable of the environment, cannot be used.
@@ -85,7 +85,7 @@ class ScalerClient:
         self.close()
 
     def close(self) -> None:
-        """End calls that wait for another try, and close the connections."""
+        """End calls that wait for a retry, and close the connections."""
         self._closed.set()
         self._http.close()
 
@@ -98,7 +98,7 @@ class ScalerClient:
         job_id: str | None = None,
         trouble: str | None = None,
     ) -> Lease | None:
-        """Claim a job of a kind, or of any, within `wait_s` seconds; None when there is none.
+        """Claim a job of a kind, or of any, within `wait_s` seconds; None without one.
 
         With a job's id, claim that job: one with a learner of this kind, or, without a kind, an
         external one. With trouble, claim none and say why.
@@ -114,23 +114,23 @@ class ScalerClient:
         return _parse(LeaseState, self._call("PUT", f"/v1/leases/{lease_id}", None))
 
     def give_up(self, lease_id: str) -> None:
-        """Hand the job back so that another learner can take it at once."""
+        """Return the job so that another learner can take it at once."""
         self._call("DELETE", f"/v1/leases/{lease_id}", None)
 
     def open_round(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
-        """Ask for a round: the one call per policy update."""
+        """Request a round: the one call per policy update."""
         path = f"/v1/jobs/{job_id}/rounds/{round_index}"
         return _parse(RoundPlan, self._call("POST", path, _sendable(request)))
 
     def preview_round(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
-        """Ask what a round would be; nothing is launched."""
+        """Preview a round; nothing is launched."""
         path = f"/v1/jobs/{job_id}/rounds/{round_index}?plan_only=true"
         return _parse(RoundPlan, self._call("POST", path, _sendable(request)))
 
     def ask_gradients(
         self, job_id: str, round_index: int, request: GradientRequest
     ) -> GradientGrant:
-        """Have functions compute gradients of a round's update."""
+        """Request gradients of a round's update from functions."""
         path = f"/v1/jobs/{job_id}/rounds/{round_index}/gradients"
         return _parse(GradientGrant, self._call("POST", path, request))
 
@@ -190,9 +190,9 @@ class ScalerClient:
 
 
 def _sendable(request: RoundRequest) -> RoundRequest:
-    """Return a request that the scaler takes: of very many returns it gets an even sample.
+    """Return a request within the scaler's limit: very many returns are sampled evenly.
 
-    It looks at their mean; the run's record has them all.
+    The scaler uses their mean; the run's record has them all.
     """
     previous = request.previous
     if previous is None or len(previous.episode_returns) <= MAX_RETURNS:

@@ -1,7 +1,7 @@
-"""A lease the learner holds: kept alive in the background, and the place stop requests arrive at.
+"""A held lease: renewed in the background, and the channel of stop requests.
 
-A heartbeat thread renews the lease. What it hears, that the job should stop or that the lease is
-lost, is read by the round loop between its steps; nothing is interrupted in the middle.
+A heartbeat thread renews the lease. The round loop checks between its steps whether the job should
+stop or the lease is lost; steps are never interrupted.
 """
 
 import logging
@@ -18,8 +18,7 @@ _LOG = logging.getLogger(__name__)
 class HeldLease:
     """A context in which the lease is renewed every `heartbeat_every_s` seconds.
 
-    Each learner process gives every lease its own HTTP client, so that a heartbeat never waits
-    behind a round request.
+    Every lease has its own HTTP client, so that a heartbeat never waits for a round request.
     """
 
     def __init__(self, lease: Lease, scaler: ScalerClient, shutdown: threading.Event) -> None:
@@ -32,7 +31,7 @@ class HeldLease:
         self._released = threading.Event()
         self._lost = threading.Event()
         self.stop: StopReason | None = None
-        """Why the job should end, as soon as somebody asked for it."""
+        """Why the job should end; None without a request."""
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
@@ -50,12 +49,12 @@ class HeldLease:
 
     @property
     def interrupted(self) -> bool:
-        """Whether this process was asked to end; the job itself should go on elsewhere."""
+        """Whether this process was asked to end; the job continues elsewhere."""
         return self._shutdown.is_set()
 
     @property
     def must_leave(self) -> bool:
-        """Whether this learner has to let go of the job, which goes on elsewhere."""
+        """Whether this learner has to leave the job, which continues elsewhere."""
         return self.lost or self.interrupted
 
     @property
@@ -74,7 +73,8 @@ class HeldLease:
             except ScalerError as error:
                 _LOG.warning("heartbeat failed", extra={"job": self.job.job_id, "why": str(error)})
             except Exception:
-                # Without heartbeats another learner has the job soon, and this one must know.
+                # Without heartbeats another learner will soon have the job, so this one must leave
+                # it.
                 _LOG.exception("lease given up", extra={"job": self.job.job_id})
                 self._lost.set()
                 return

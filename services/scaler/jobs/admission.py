@@ -1,12 +1,11 @@
-"""Whether a job can run at all, decided before it is queued.
+"""Admission: whether a job can run, decided before it is queued.
 
-Once the actor image has said what the environment is, the job is held against the account's
+Once the actor image has described the environment, the job is checked against the account's
 concurrency, the cache's memory and its own budget. Every refusal names the field and the numbers.
 
-Where each job has a learner of its own, the cache has to hold all that have not ended. Elsewhere
-jobs with the same kind of learner run one after the other, and those of the other kind beside them:
-there it has to hold the largest of each, and all external ones. What an ended job leaves there
-expires within an hour, or goes with the job; it is not counted.
+If each job has its own learner, the cache has to hold all unfinished jobs. Otherwise jobs with the
+same kind of learner run in sequence, so it has to hold the largest of each kind, and all external
+jobs. Leftovers of ended jobs expire within an hour and are not counted.
 """
 
 import json
@@ -52,7 +51,7 @@ from shared.contracts.problem import FieldError
 from shared.deployment.machines import GPU_QUOTA
 
 _MB = 1024 * 1024
-_MORE_CONCURRENCY = "raise what the actor function has reserved, or the Lambda quota"
+_MORE_CONCURRENCY = "raise the actor function's reserved concurrency, or the Lambda quota"
 _NO_GPU = (
     "this deployment has no learner with a GPU: set learner to cpu. Or raise the quota 'Running "
     f"On-Demand G and VT instances' ({GPU_QUOTA}), name a machine in learner_instance_types, and "
@@ -67,7 +66,7 @@ class Admission:
     catalogue: EnvironmentCatalogue
     quota: ConcurrencyQuota
     live: Callable[[], Sequence[JobRecord]]
-    """Returns the jobs that have not ended."""
+    """Returns the unfinished jobs."""
     threads: OffLoop
     _: KW_ONLY
     cache_memory_mb: int
@@ -76,14 +75,14 @@ class Admission:
     cache_node: str | None = None
     """The cache's node on AWS; None elsewhere."""
     side_by_side: bool = False
-    """Whether each job has a learner of its own."""
+    """Whether each job has its own learner."""
 
     def waits_for_an_actor(self, spec: JobSpec) -> bool:
-        """Whether one has to describe the job's environment first."""
+        """Whether an actor has to describe the job's environment first."""
         return self.catalogue.known(spec.environment_ref) is None
 
     def refuse_at_once(self, spec: JobSpec, pricing: RoundPricing) -> None:
-        """Refuse what cannot run in any environment.
+        """Refuse jobs that cannot run in any environment.
 
         Raises:
             ApiError: The job cannot run.
@@ -96,13 +95,13 @@ class Admission:
         """Return the job's environment.
 
         Raises:
-            ApiError: The job cannot run; 422 with every reason, or 503 when that is not known.
+            ApiError: The job cannot run: 422 with every reason; or 503 if unknown.
         """
         refuse_wrong(_event_errors(spec))
         environment = await self.catalogue.describe(spec.environment_ref)
         spec = resized(spec, environment)
         refuse_wrong(algorithm_errors(spec, environment))
-        # Without a network nothing else of the job has a size, nor has that without its settings.
+        # Sizes depend on the network, and the network on its settings.
         refuse_wrong(_hyperparameter_errors(spec, environment))
         refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])
         try:
@@ -112,7 +111,7 @@ class Admission:
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the concurrency limit is not known: {error}"
             ) from error
         least = least_pricing(spec, learner_in(spec, environment), pricing)
-        # Where no policy is named no file is read: a slow bucket keeps no other job waiting.
+        # Without `init_from` no file is read, so a slow bucket delays no other job.
         earlier = await self.threads.run(self._earlier, spec) if spec.init_from else None
         refuse_wrong(
             [
@@ -132,11 +131,11 @@ class Admission:
             yield FieldError(field="learner", message=_NO_GPU)
 
     async def described(self, spec: JobSpec) -> EnvironmentSpec:
-        """Return a job's environment as an actor describes it, or raise `ApiError`."""
+        """Return an actor's description of a job's environment, or raise `ApiError`."""
         return await self.catalogue.describe(spec.environment_ref)
 
     def _earlier(self, spec: JobSpec) -> Job | None:
-        """Return the job whose policy a job is to begin with, as its files have it.
+        """Return the earlier job of `init_from` from its files.
 
         Raises:
             ApiError: The file cannot be read.
@@ -154,13 +153,13 @@ class Admission:
             raise invalid(FieldError(field="init_from.job_id", message=message)) from error
 
     def room_errors(self, spec: JobSpec, environment: EnvironmentSpec) -> list[FieldError]:
-        """Return why a job does not fit now: for want of a learner, or of memory in the cache."""
+        """Return why a job does not fit now: no learner, or too little memory in the cache."""
         learner = learner_in(spec, environment)
         full = cache_errors(spec, environment, self.cache_memory_mb * _MB, self._beside(learner))
         return [*self._learner_errors(learner), *full]
 
     def _beside(self, learner: LearnerKind) -> int:
-        """Return what live jobs beside one with such a learner may keep in the cache at most."""
+        """Return the most bytes of other live jobs in the cache, given a learner."""
         sizes: defaultdict[LearnerKind, list[int]] = defaultdict(list)
         for job in (record.job for record in self.live()):
             if job.environment is not None:
@@ -173,7 +172,7 @@ class Admission:
 
 
 def admitted(job: Job, environment: EnvironmentSpec, cache_node: str | None) -> Job:
-    """Return a job as it is queued, with what its environment and the cache's node decide."""
+    """Return a job as it is queued, with its environment's and the cache node's values."""
     slow = () if cache_node is None else traffic_warnings(job.spec, environment, cache_node)
     return job.model_copy(
         update={
@@ -188,12 +187,12 @@ def admitted(job: Job, environment: EnvironmentSpec, cache_node: str | None) -> 
 
 
 def least_learner(spec: JobSpec) -> LearnerKind:
-    """Return the cheapest learner that a job may have, whatever its environment is."""
+    """Return the cheapest learner that a job may have in any environment."""
     return learner_kind(spec.learner, images=False)
 
 
 def possible_learners(spec: JobSpec) -> set[LearnerKind]:
-    """Return the learners that a job may have, whatever its environment is."""
+    """Return the learners that a job may have in any environment."""
     return {learner_kind(spec.learner, images=images) for images in (False, True)}
 
 
@@ -215,7 +214,7 @@ def _event_errors(spec: JobSpec) -> Iterator[FieldError]:
 
 
 def _hyperparameter_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
-    """Yield what of a job's hyper-parameters does not go together with its preset."""
+    """Yield the hyper-parameters that conflict with a job's preset."""
     try:
         resolve_for(spec, environment)
     except ValidationError as error:
@@ -243,8 +242,8 @@ def budget_errors(
 def _target_errors(spec: JobSpec) -> Iterator[FieldError]:
     if spec.stop.target_return is not None and not spec.evaluation.every_rounds:
         message = (
-            f"{spec.stop.target_return:g} needs evaluations to compare with, but "
-            "evaluation.every_rounds is 0; raise it, or leave the target out"
+            f"{spec.stop.target_return:g} needs evaluations, but evaluation.every_rounds is 0; "
+            "raise it, or remove the target"
         )
         yield FieldError(field="stop.target_return", message=message)
 

@@ -1,7 +1,6 @@
-"""What a job asks of the trajectory cache: memory for its rounds, and network for its policies.
+"""A job's load on the trajectory cache: memory for its rounds, and network for its policies.
 
-A small node may exceed what its network sustains for some minutes, on credits that it saves while
-it idles.
+A small node may exceed its sustained network rate for some minutes, on credits saved while idle.
 """
 
 import math
@@ -22,31 +21,31 @@ from shared.deployment.machines import network_mb_per_s, node_for_traffic, small
 
 _MB = 1024 * 1024
 MAX_TRAJECTORY_BYTES = 256 * _MB
-"""What the learner takes in at most: the codec's own limit, whose module needs NumPy."""
+"""The codec's limit of a trajectory; its own module needs NumPy."""
 _SCALARS_PER_STEP = 10
 """Bytes per step of reward, log-probability and the two end marks."""
 _EPISODE_BYTES = 8
 """Return and length of an episode, which may last a single step."""
 _LEAST_SNAPSHOT_BYTES = 12 * 1024
-"""Where one episode was left: no game's takes more, though some begin with a sixth of it."""
+"""Largest snapshot of a game, although some start at a sixth of it."""
 _SNAPSHOT_GROWTH = 1.5
-"""How much larger than after its first step it may become, in an environment of one's own."""
+"""Growth of a custom environment's snapshot after its first step."""
 _HEADER_BYTES = 1 << 16
-"""More than a trajectory's header has."""
+"""Upper bound of a trajectory's header."""
 _LONGEST_S = 5.0
-"""Above it the cache's network, and not the simulators, sets the pace of most rounds."""
+"""Above this, the cache's network, not the simulators, limits most rounds."""
 
 
 def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
-    """Yield the error of trajectories that no learner would take in."""
-    # One more for each episode cut short, which the learner values apart. Those that were taken up
-    # may be cut at once.
+    """Yield the error of trajectories that are too large for the learner."""
+    # One more for each cut episode, whose last observation is separate. Continued episodes may be
+    # cut at once.
     longest = spec.steps_of(spec.actors.min)
     limits = (environment.max_episode_steps, spec.episodes.cut_at)
     taken_up = 0 if going_on(spec, environment) == "no" else spec.envs_per_actor
     num_finals = max(longest // limit + taken_up if limit else 0 for limit in limits)
     num_observations = longest + spec.envs_per_actor + num_finals
-    # Frames that are stacked come once each; the learner has them as often as they are seen.
+    # Stacked frames travel once; the learner expands them.
     seen = _observation_bytes(environment) * num_observations
     step_bytes = _action_bytes(environment.action) + _SCALARS_PER_STEP + _EPISODE_BYTES
     sent = seen // (environment.observation.frame_stack or 1) + step_bytes * longest
@@ -63,7 +62,7 @@ def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[F
 def cache_errors(
     spec: JobSpec, environment: EnvironmentSpec, cache_bytes: int, beside: int
 ) -> Iterator[FieldError]:
-    """Yield the error of rounds that do not fit into the cache, beside so much of other jobs."""
+    """Yield the error of rounds that do not fit into the cache next to other jobs."""
     needed = round_bytes(spec, environment)
     if needed + beside > cache_bytes:
         rounds = "a round" if spec.open_rounds == 1 else f"{spec.open_rounds} open rounds"
@@ -83,12 +82,12 @@ def cache_errors(
 def _larger_cache(memory_mb: float) -> str:
     node = smallest_node(memory_mb)
     if node is None:
-        return "use a cache of one's own (NITRO_CACHE_MEMORY_MB): no size that is known would do"
+        return "use your own cache (NITRO_CACHE_MEMORY_MB): no known size is sufficient"
     return f"use a cache as large as {node} (cache_node_type; elsewhere NITRO_CACHE_MEMORY_MB)"
 
 
 def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
-    """Return what a job's open rounds, at their largest, keep in the cache.
+    """Return the most bytes of a job's open rounds in the cache.
 
     Trajectories are counted uncompressed, stacked frames once each, with one extra observation per
     environment and episode cut short left out; the policy's weights, without their header and the
@@ -99,7 +98,7 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     actor_bytes = step_bytes * (spec.steps_of(spec.actors.max) + spec.envs_per_actor)
     weights = network_weights(spec, environment)
     rounds = spec.open_rounds
-    # Where an episode was left is there for its round, with its trajectory, and for the next round.
+    # A snapshot is stored for its round, with its trajectory, and for the next round.
     copies = 2 * rounds + 1
     per_actor = rounds * actor_bytes + copies * _snapshots_bytes(spec, environment)
     updates = _update_bytes(spec, environment, weights)
@@ -107,7 +106,7 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
 
 
 def _snapshots_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
-    """Return what an actor says at most of where it left its episodes; 0 if none go on."""
+    """Return the most bytes of an actor's snapshots; 0 if episodes do not continue."""
     how = going_on(spec, environment)
     if how == "no":
         return 0
@@ -118,13 +117,13 @@ def _snapshots_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
 
 
 def _update_bytes(spec: JobSpec, environment: EnvironmentSpec, weights: int) -> int:
-    """Return what an update whose gradients functions compute keeps there: slices and weights."""
+    """Return the bytes of an update with learner functions: slices and weights."""
     calls, functions = calls_per_update(spec), spec.learner_functions
     if not calls:
         return 0
     passes = calls // functions.slices
     samples = spec.steps_of(spec.actors.max) * spec.actors.max
-    # Action and both parts of the policy's outputs are as wide; five numbers stand beside them.
+    # The action and both outputs of the policy have this width; there are five more numbers.
     sample_bytes = _observation_bytes(environment) + 3 * _action_bytes(environment.action) + 20
     # Weights and gradients, of the policy and of the value function.
     in_flight = 2 * (functions.num + 1) * 2 * 4 * weights
@@ -144,7 +143,7 @@ def _action_bytes(action: ActionSpec) -> int:
 
 
 def traffic_warnings(spec: JobSpec, environment: EnvironmentSpec, node: str) -> tuple[str, ...]:
-    """Return the warning that a cache's node is slow for a job, if it is."""
+    """Return a warning if a cache's node is slow for a job."""
     policy_mb = bytes_per_weight(spec) * network_weights(spec, environment) / 1e6
     round_mb = policy_mb * spec.actors.max
     rate = network_mb_per_s(node)

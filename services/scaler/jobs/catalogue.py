@@ -1,4 +1,4 @@
-"""What the actor image knows about environments: only it has the simulators."""
+"""Descriptions of environments by the actor image, which alone has the simulators."""
 
 import asyncio
 import re
@@ -20,22 +20,22 @@ from shared.contracts.rollouts import DescribeTask
 
 _MAX_KNOWN = 256
 _TRIES = 3
-"""How often an actor may break before it has described an environment."""
+"""How often an actor may fail before it has described an environment."""
 _NOT_STARTED = frozenset({"throttled", "waking", "unreachable"})
 PATIENCE_S = 180.0
-"""How long a function that cannot start is tried again: one that wakes takes about a minute."""
+"""How long to retry a function that cannot start: waking up takes about a minute."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 3.0
 _NAMED_FIELD = re.compile(
     r"(?:^|: )(env_id|env_kwargs(?:\.\w+)?|wrappers(?:\.\w+)*)\b(.*)", re.DOTALL
 )
-"""How the actor begins when it refuses an environment, as opposed to having broken."""
+"""Prefix of an actor's refusal of an environment, as opposed to a failure."""
 _PROCESS_ENDED = "Runtime.ExitError"
-"""How Lambda reports a process that did not come back from an invocation."""
+"""Lambda's report of a process that died in an invocation."""
 
 
 class EnvironmentCatalogue:
-    """Asks actors about environments, and remembers what they said for a while.
+    """Asks actors about environments, and caches the answers for a while.
 
     A deployment replaces the image while the scaler runs, and with it what an environment is.
     """
@@ -44,10 +44,10 @@ class EnvironmentCatalogue:
         self._function = function
         self._ttl_s = ttl_s
         self._known: dict[str, tuple[EnvironmentSpec, float]] = {}
-        """By what was asked: the answer, and until when it counts (`time.monotonic`)."""
+        """By question: the answer and its expiry (`time.monotonic`)."""
 
     def known(self, env: EnvironmentRef) -> EnvironmentSpec | None:
-        """Return an environment's spaces, unless an actor has to be asked for them."""
+        """Return an environment's cached description; None if an actor has to be asked."""
         spec, until = self._known.get(env.model_dump_json(), (None, 0.0))
         return spec if time.monotonic() < until else None
 
@@ -55,7 +55,7 @@ class EnvironmentCatalogue:
         """Return an environment's spaces.
 
         Raises:
-            ApiError: The actor refuses the environment, or cannot be asked.
+            ApiError: The actor refuses the environment, or is unavailable.
         """
         known = self.known(env)
         if known is not None:
@@ -75,7 +75,7 @@ class EnvironmentCatalogue:
         while True:
             execution = await self._function.invoke(payload)
             if execution.kind in _NOT_STARTED:
-                # Nothing has started: Lambda is busy, wakes the function, or is out of reach.
+                # Nothing has started: Lambda is busy, waking the function, or unreachable.
                 if time.monotonic() + pause_s >= give_up_at:
                     return execution
                 await asyncio.sleep(pause_s)
@@ -87,18 +87,18 @@ class EnvironmentCatalogue:
 
 
 def _refused_field(execution: Execution) -> FieldError | None:
-    """Return what the actor says is wrong with the environment; None when it did not say so."""
+    """Return the actor's reason for refusing the environment; None without one."""
     if execution.kind != "failed" or not execution.payload:
         return None
     named = _NAMED_FIELD.search(error_message(execution.payload))
     if named is None:
         return None
-    # The field is told beside the message: it need not begin with it once more.
+    # The field is reported separately, so the message need not repeat it.
     return FieldError(field=named.group(1), message=named.group(2).lstrip(": "))
 
 
 def _is_final(execution: Execution) -> bool:
-    """Whether another actor would say the same: the environment is refused, broke or hung."""
+    """Whether another actor would answer the same: the environment is refused, failed or hung."""
     refused = _refused_field(execution) is not None
     return refused or execution.kind == "refused" or execution.failure != "lost"
 

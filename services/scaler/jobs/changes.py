@@ -1,4 +1,4 @@
-"""Changes of a job that may end it, by whoever they come: learner, user, limit or lost learners."""
+"""Changes that may end a job, from any source: learner, user, limit or lost learners."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from shared.contracts.jobs import FINISHED
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobChanges:
-    """Changes jobs; of one that has ended nothing more is launched, and what ran is booked."""
+    """Changes jobs; when a job ends, further launches stop and running ones are booked."""
 
     book: Book
     launches: Launches
@@ -26,9 +26,9 @@ class JobChanges:
         *,
         waits_for_cache: bool = True,
     ) -> JobRecord | None:
-        """Change a job as the book does, and call off what is in flight if it has ended.
+        """Change a job through the book, and cancel its flights if it has ended.
 
-        Whoever must not wait for the cache returns before actors that run are told.
+        Optionally it returns before running actors are notified through the cache.
         """
         async with self.book.turn(job_id) as turn:
             if turn.record is not None and (change := decide(turn.record)) is not None:

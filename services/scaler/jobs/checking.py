@@ -1,8 +1,8 @@
-"""Whether new jobs can run, while an actor has yet to describe their environment.
+"""Checks of new jobs whose environment an actor has yet to describe.
 
-An actor that starts may take longer than anybody waits for an answer, so such a job is taken in at
-once, as `checking`, and looked at here: it then is queued, or has failed with what is wrong. It is
-in the store all the while; a later process takes up what an earlier one left.
+A starting actor may take longer than a client waits, so such a job is accepted at once as
+`checking`. A background check then queues it, or fails it with the reason. The job is stored, so a
+later process continues the check.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from shared.contracts.jobs import StopReason
 
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 8
-"""Actors that describe environments at the same time."""
+"""Concurrent descriptions."""
 _AGAIN_S = 5.0
 """Pause before a check is repeated that the store kept from being written."""
 
@@ -44,11 +44,11 @@ class CheckDesk:
     _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """By job."""
     _wanted: set[str] = field(default_factory=set)
-    """Jobs that were to be checked since they were last read."""
+    """Jobs whose check was requested since their last read."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     def start(self) -> None:
-        """Take up what an earlier process left."""
+        """Continue an earlier process's checks."""
         for record in self.book.with_status({"checking"}):
             self.take_up(record.job.job_id)
 
@@ -59,26 +59,28 @@ class CheckDesk:
             self._under_way[job_id] = asyncio.ensure_future(self._check(job_id))
 
     async def close(self) -> None:
-        """End all checks, and wait for their writes; the next process takes the jobs up."""
+        """End all checks, and wait for their writes; the next process continues them."""
         checks = [*self._under_way.values()]
         for check in checks:
             check.cancel()
         await asyncio.gather(*checks, return_exceptions=True)
 
     async def _check(self, job_id: str) -> None:
-        """Check a job until it waits for that no more."""
+        """Check a job until it is no longer `checking`."""
         while True:
             try:
                 async with self._turns:
                     self._wanted.discard(job_id)
                     record = await self.book.find(job_id)
                     if record is None or not _waits(record):
-                        if job_id in self._wanted:  # it may wait again since it was read
+                        if (
+                            job_id in self._wanted
+                        ):  # another check may have been requested since its read
                             continue
                         break
                     await self._decide(record)
             except UnreadableError as error:
-                # Reading it again would not help: the next start takes it up.
+                # Rereading would not help: the next start continues the check.
                 _LOG.error("job not checked", extra={"job": job_id, "why": str(error)})
                 break
             except StoreError as error:
@@ -95,11 +97,11 @@ class CheckDesk:
             environment = await self.admission.admit(spec, self.pricing)
         except ApiError as error:
             why = "\n".join(f"{e.field}: {e.message}" for e in error.errors) or error.detail
-            # What the job cannot be blamed for may go well when it is resumed.
+            # If the job is not to blame, a resume may succeed.
             blamed = error.status < HTTPStatus.INTERNAL_SERVER_ERROR
             await self._write(record, partial(self._failed, "refused" if blamed else "error", why))
         except Exception:
-            # A job that nobody looks at any more must not wait for ever.
+            # A job must not wait for ever after its check has ended.
             _LOG.exception("check broke", extra={"job": record.job.job_id})
             why = "the check of the job broke; the scaler's log says where"
             await self._write(record, partial(self._failed, "error", why))
@@ -107,7 +109,7 @@ class CheckDesk:
             await self._write(record, partial(self._admitted, environment))
 
     async def _write(self, checked: JobRecord, decide: Callable[[JobRecord], Change]) -> None:
-        """Write what a check found, unless the job is another by now: then it is checked again."""
+        """Write the result of a check, unless the job has changed: then check it again."""
         job_id, spec = checked.job.job_id, checked.job.spec
         record = await self.book.change(
             job_id, lambda now: decide(now) if _waits(now) and now.job.spec == spec else None

@@ -1,4 +1,4 @@
-"""The end of a job that nobody trains: by its user, its time limit or its budget."""
+"""The end of a job without a learner: by its user, its time limit or its budget."""
 
 from services.scaler.book.records import Change, JobRecord
 from services.scaler.money.accounting import Spending, lease_end
@@ -12,9 +12,9 @@ def ended(
     stop_reason: StopReason,
     error: str | None = None,
 ) -> Change:
-    """Return the change that ends a job which nobody trains: failed, if there is an error.
+    """Return the change that ends a job without a learner; with an error the job has failed.
 
-    A learner may have had it before, and not have been billed to its end: to that of its lease.
+    It bills an earlier learner to the end of its lease.
     """
     record, lines = spending.end_job(record, lease_end(record, now))
     status = "stopped" if error is None else "failed"

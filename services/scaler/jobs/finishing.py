@@ -1,4 +1,4 @@
-"""The end of a job: the learner's last word, the last of the bill, and the bill itself."""
+"""The end of a job: the learner's final report, the rest of the bill, and the bill itself."""
 
 import logging
 from collections import defaultdict
@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, eq=False)
 class FinishService:
-    """Takes the learner's last word, and shows rounds and bills."""
+    """Handles the learner's final report, and shows rounds and bills."""
 
     book: Book
     launches: Launches
@@ -47,7 +47,7 @@ class FinishService:
         Raises:
             ApiError: There is no such job, or the lease is lost.
         """
-        # The last episodes reach the learner a moment before their replies reach us.
+        # The last episodes reach the learner slightly before their replies reach the scaler.
         await self.launches.flights.wait_landed(job_id, timeout_s=self.finish_wait_s)
 
         def decide(record: JobRecord) -> Change | None:
@@ -101,7 +101,7 @@ class FinishService:
     def _serverful(self, record: JobRecord, basis: CostBasis) -> tuple[ServerfulCost, ...]:
         """Return the comparison with the paper's servers, and with the job's own learner.
 
-        Those that the price table does not know are left out.
+        Servers without a price are left out.
         """
         wall_s, learner = record.serverful_wall_s, self._learner(record.job)
         papers = PAPER_SERVERS if PAPER_SERVERS.priced_in(basis.prices) else None
@@ -114,7 +114,7 @@ class FinishService:
         return tuple(dict.fromkeys(cost for cost in costs if cost is not None))
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> RoundPage:
-        """Return rounds in order, and apart from them the plans that ended the job."""
+        """Return rounds in order, and separately the plans that ended the job."""
         record = found(self.book.job(job_id), "job", job_id)
         entries = self.book.rounds(job_id, first=first, limit=limit + 1)
         costs = self._tally.of(job_id).by_round
@@ -124,7 +124,7 @@ class FinishService:
         rounds: list[RoundRecord] = []
         endings: list[RoundRecord] = []
         for entry in entries[:limit]:
-            # A round is none that was planned as the end of the job from the first.
+            # A plan that ended the job at its first attempt is not a round.
             of_its_kind = endings if entry.attempts[0].plan.stop is not None else rounds
             of_its_kind.append(
                 self._shown(entry, costs.get(entry.round, 0.0), reserved[entry.round])

@@ -18,15 +18,15 @@ _SHAPING = (
     "image_network",
     "observation_normalisation",
 )
-"""Hyper-parameters that decide how large weights and statistics are, or what is made of them."""
+"""Hyper-parameters that determine the sizes of weights and statistics, or their use."""
 
 
 def initial_policy_errors(
     spec: JobSpec, environment: EnvironmentSpec, earlier: Job | None
 ) -> Iterator[FieldError]:
-    """Yield why the policy of an earlier job does not fit the job that is to begin with it.
+    """Yield why the policy of an earlier job does not fit the job that starts from it.
 
-    Without an earlier job that was admitted there is none.
+    An earlier job that was not admitted has no policy.
     """
     if spec.init_from is None:
         return

@@ -1,7 +1,7 @@
 """Leases: which learner trains which job.
 
-A learner claims a job and renews its claim. One that falls silent loses the job to the next that
-asks; what it does under the old lease is refused from then on.
+A learner claims a job and renews its lease. A silent learner loses the job to the next one that
+asks; calls under the old lease are then refused.
 """
 
 import logging
@@ -20,9 +20,9 @@ from shared.contracts.leases import Lease, LeaseState, hash_of_lease
 
 _LOG = logging.getLogger(__name__)
 SWITCHED_OFF_AFTER_S = 600.0
-"""Without a scaler the dead-man switch turns learner and warm environments off after so long."""
+"""Without a scaler, the dead-man switch turns learner and warm environments off after this time."""
 MOST_LOST = 5
-"""Learners that may be lost with a job in hand, one after the other, before a round is done."""
+"""Learners that a job may lose in a row before a round is done."""
 _LEASABLE: tuple[JobStatus, ...] = ("queued", "running", "stopping")
 _HELD: tuple[JobStatus, ...] = ("running", "stopping")
 
@@ -40,18 +40,17 @@ class LeaseService:
     change: Callable[[str, Callable[[JobRecord], Change | None]], Awaitable[JobRecord | None]]
     """Changes a job that may end by it; see `JobChanges`."""
     cache_url: str | None = None
-    """Told to the clients of external jobs."""
+    """The cache's address for clients of external jobs."""
 
     async def claim(
         self, learner_id: str, kind: MachineKind | None = None, job_id: str | None = None
     ) -> Lease | None:
-        """Lease the oldest job of a kind, or of any, that nobody trains; or return None.
+        """Lease the oldest job of a kind, or of any, without a learner; or return None.
 
-        An external job is leased by its id alone, and one whose learner was started for it by its
-        id and kind.
+        External jobs are leased by id, and jobs with their own learner by id and kind.
 
-        A learner that asks for work has none. A lease in its name is that of a process before it,
-        or of an answer that never reached it: that job is free at once.
+        A learner that asks for work has none. A lease in its name belongs to an earlier process or
+        a lost answer, so that job is free at once.
         """
         for candidate in await self._candidates(kind, job_id):
             if not self._free(candidate, learner_id):
@@ -79,7 +78,7 @@ class LeaseService:
         return None
 
     async def _candidates(self, kind: MachineKind | None, job_id: str | None) -> list[JobRecord]:
-        """Return the jobs that a request may be answered with, the oldest first."""
+        """Return the candidate jobs of a request, oldest first."""
         if job_id is not None:
             record = await self.book.find(job_id)
             learner = "external" if kind is None else kind
@@ -92,7 +91,7 @@ class LeaseService:
         ]
 
     async def heartbeat(self, lease_id: str) -> LeaseState:
-        """Renew a lease and tell whether the job should end.
+        """Renew a lease and return whether the job should end.
 
         Raises:
             ApiError: The lease is lost.
@@ -101,7 +100,7 @@ class LeaseService:
         def decide(record: JobRecord) -> Change:
             held, now = record.held_by(lease_id), self.now()
             renewed = held.model_copy(update={"expires_at": now + self.ttl_s})
-            # Once said it stays so: the next plan has to say it, too.
+            # This is final: the next plan has to say it, too.
             exhausted = record.exhausted or self.spending.exhausted_at(record, now) <= now
             updated = {"lease": renewed, "exhausted": exhausted}
             return Change(record=record.model_copy(update=updated))
@@ -115,7 +114,7 @@ class LeaseService:
         return LeaseState(expires_in_s=self.ttl_s, stop=stop)
 
     async def give_up(self, lease_id: str) -> None:
-        """Take a lease back: the job waits for another learner. Harmless to repeat."""
+        """Return a leased job to the queue. Harmless to repeat."""
 
         def decide(record: JobRecord) -> Change | None:
             if record.lease is None or record.lease.lease_id != lease_id:
@@ -123,7 +122,7 @@ class LeaseService:
             freed = stop_holding(record, self.now())
             status = "queued" if record.job.status == "running" else record.job.status
             job = record.job.model_copy(update={"status": status})
-            # Its client has a new term to come back, and its next learner one to come.
+            # Its client gets a new term to return, or its next learner to start.
             updated = {"lease": None, "job": job, "queued_at": self.now()}
             return Change(record=freed.model_copy(update=updated))
 
@@ -135,14 +134,14 @@ class LeaseService:
             )
 
     def next_expiry_s(self) -> float | None:
-        """Return in how many seconds the next lease runs out; None without leases."""
+        """Return the seconds until the next lease expires; None without leases."""
         leases = [r.lease for r in self.book.with_status(_HELD) if r.lease is not None]
         if not leases:
             return None
         return max(0.0, min(lease.expires_at for lease in leases) - self.now())
 
     async def extend_all(self) -> None:
-        """Give every learner a full term: this scaler was away and could not hear them."""
+        """Give every learner a full term: this scaler was away."""
         for held in self.book.with_status(_HELD):
 
             def decide(record: JobRecord) -> Change | None:
@@ -150,7 +149,7 @@ class LeaseService:
                     return None
                 now = self.now()
                 if record.lease.expires_at + SWITCHED_OFF_AFTER_S < now:
-                    # Longer ago than anything was left on: that time is nobody's.
+                    # Everything was off by then: that time is not billed.
                     until = record.lease.expires_at + SWITCHED_OFF_AFTER_S
                     record = stop_holding(record, until).model_copy(update={"accounted_until": now})
                 assert record.lease is not None
@@ -165,8 +164,8 @@ class LeaseService:
         if record.lease is None or record.lease.learner_id == learner_id:
             return True
         left_s = record.lease.expires_at - self.now()
-        # No term is longer: one that seems far longer is of before the clock was set back. One that
-        # seems a little longer is of a clock that was corrected, or of another scaler's.
+        # No term is longer. A much longer one is from before the clock was set back; a slightly
+        # longer one is from a corrected clock, or another scaler's.
         return not 0 < left_s <= 2 * self.ttl_s
 
     async def _take(self, job_id: str, lease_id: str, learner_id: str) -> JobRecord | None:
@@ -177,16 +176,16 @@ class LeaseService:
                 return None
             now = self.now()
             if self.spending.exhausted_at(record, now) <= now:
-                # Lost by one learner after the other, it has cost all it may without a plan.
+                # Repeated losses of learners have used up the budget without a plan.
                 return ended(record, self.spending, now, "budget")
             lost = record.lost_leases + (record.lease is not None)
             if lost >= MOST_LOST:
-                # Each was started anew and paid for: a learner that dies of the job dies again.
+                # Each learner was started and paid for: a job that kills its learner does so again.
                 if record.job.status == "stopping":
                     return ended(record, self.spending, now, "user")
                 why = (
-                    f"{lost} learners in a row took the job and were lost before a round was "
-                    "done; read the learner's log, fix the cause, then resume the job"
+                    f"{lost} learners in a row took the job and were lost before a round was done; "
+                    "check the learner's log, fix the cause, then resume the job"
                 )
                 return ended(record, self.spending, now, "error", why)
             taken.append(lease_id)
@@ -211,7 +210,7 @@ class LeaseService:
 
 
 def _without_wait(record: JobRecord, now: float) -> float | None:
-    """Return when the job's time began, moved by how long no learner has had it until now."""
+    """Return the start of the job's time, shifted by the time without a learner."""
     begun = record.wall_started_at
     if begun is None:
         return None

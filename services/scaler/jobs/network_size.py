@@ -1,7 +1,6 @@
-"""How large a job's policy is, known before it is built.
+"""The size of a job's policy, computed before it is built.
 
-An environment whose images the policy's network cannot take, and a policy that no actor would load,
-are refused here.
+Images that do not fit the network, and policies that are too large for actors, are refused.
 """
 
 import math
@@ -22,7 +21,7 @@ _MB = 1024 * 1024
 
 
 def bytes_per_weight(spec: JobSpec) -> int:
-    """Return what a weight takes on its way to actors."""
+    """Return the bytes of a weight on the wire."""
     return 2 if spec.policy_precision == "float16" else 4
 
 
@@ -36,7 +35,7 @@ def network_weights(spec: JobSpec, environment: EnvironmentSpec) -> int:
 
 
 def algorithm_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
-    """Yield why a job's algorithm cannot learn its environment, and which ones can."""
+    """Yield why a job's algorithm cannot learn its environment, and which algorithms can."""
     why = ALGORITHMS[spec.algorithm].unfit(environment)
     if why:
         able = [name for name, traits in ALGORITHMS.items() if not traits.unfit(environment)]
@@ -51,7 +50,7 @@ def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fiel
     except ValueError as error:
         yield FieldError(field="env_id", message=f"env_id {spec.env_id!r}: {error}")
         return
-    # The mean and the scale of what is observed travel with the weights.
+    # The mean and scale of observations travel with the weights.
     scale = 0 if environment.observation.is_image else 2 * math.prod(environment.observation.shape)
     needed = 4 * (weights + scale) + POLICY_HEADER_BYTES
     if needed > MAX_POLICY_BYTES:
@@ -66,7 +65,7 @@ def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fiel
 
 
 def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
-    """Yield why learner functions cannot compute a job's gradients, if they are to and cannot.
+    """Yield why learner functions cannot compute a job's gradients.
 
     They compute in NumPy: networks of dense layers and Gaussian policies. They load the policy
     together with the value function.
@@ -93,9 +92,9 @@ def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fie
 
 
 def _not_on_functions(rule: Hyperparameters, environment: EnvironmentSpec) -> str | None:
-    """Say what of a network functions cannot compute; None if they can."""
+    """Return what functions cannot compute of a network; None if they can."""
     if environment.observation.is_image:
-        return "observes images: a convolutional network takes a GPU or torch, which they have not"
+        return "observes images: a convolutional network needs a GPU or torch, which functions lack"
     if not isinstance(environment.action, ContinuousActionSpec):
         return "has discrete actions: they compute gradients of Gaussian policies only"
     if getattr(rule, "network", "") or getattr(rule, "distribution", "gaussian") != "gaussian":
@@ -103,11 +102,11 @@ def _not_on_functions(rule: Hyperparameters, environment: EnvironmentSpec) -> st
     if rule.state_size:
         return "is to have a recurrent policy: hyperparameters.recurrent takes torch"
     if not rule.hidden_sizes:
-        return "is to have a network without hidden layers"
+        return "has a network without hidden layers"
     if rule.value_hidden_sizes not in ((), rule.hidden_sizes):
-        return "is to have value_hidden_sizes apart from hidden_sizes"
+        return "has value_hidden_sizes that differ from hidden_sizes"
     if rule.activation != "tanh" or rule.layer_norm:
-        return "is to have another network than plain tanh layers"
+        return "has a network other than plain tanh layers"
     return None
 
 

@@ -1,8 +1,7 @@
-"""Changing how many actors a job's rounds get while it runs: another policy, or a pinned count.
+"""Changes of a running job's number of actors: another policy, or a pinned number.
 
-The change holds from the first round that is not decided yet, and for every round made again after
-it; rounds made again before it keep the policy they had. So a job that is interrupted and resumed
-ends as one that was not.
+A change holds from the first undecided round, also when later rounds are repeated; earlier rounds
+that are repeated keep their policy. So an interrupted job ends like an uninterrupted one.
 """
 
 import logging
@@ -19,14 +18,15 @@ from shared.contracts.scaling_spec import FixedScaling, Policy
 
 _LOG = logging.getLogger(__name__)
 _MAX_SWITCH_BYTES = 200_000
-"""Of a job's specification and all changes of it as JSON. They are part of its record, which is
-written every round and may have 400 KB in DynamoDB: the rest is for rounds that are open."""
+"""Most bytes of a job's specification and all its changes as JSON. They are part of its record,
+which is written every round and limited to 400 KB in DynamoDB; the rest is for open rounds.
+"""
 
 
 async def switch_scaling_policy(
     book: Book, job_id: str, request: ScalingRequest, *, now: float
 ) -> Job:
-    """Decide a job's next rounds by another policy; without effect if it is in force already.
+    """Switch a job's scaling policy for its next rounds; no effect if it is already current.
 
     Raises:
         ApiError: There is no such job, it is done or being deleted, the policy does not fit its
@@ -80,15 +80,15 @@ def _require_choice(scaling: Policy, spec: JobSpec) -> None:
         raise invalid(FieldError(field=field, message=message)) from error
     if actors.min == actors.max and not isinstance(scaling, FixedScaling):
         message = (
-            f"{scaling.policy!r} has nothing to choose from: the job was submitted with "
-            f"{actors.min} actors and keeps that range; submit it with a wider one, as with "
-            f"--scaling fixed:{actors.min} --actors 1:{max(32, actors.min)}"
+            f"{scaling.policy!r} has no choice: the job was submitted with exactly {actors.min} "
+            "actors and keeps that range; submit it with a wider range, as with --scaling "
+            f"fixed:{actors.min} --actors 1:{max(32, actors.min)}"
         )
         raise invalid(FieldError(field="scaling.policy", message=message))
 
 
 def next_round(book: Book, job: Job) -> int:
-    """Return a job's first round that is not decided yet; those that only ended it are none."""
+    """Return a job's first undecided round; plans that ended the job do not count."""
     last = book.last_round(job.job_id)
     if last is None:
         return 0

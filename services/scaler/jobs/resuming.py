@@ -1,4 +1,4 @@
-"""Whether a job that has ended may go on, and how it is queued again; pure functions."""
+"""Whether an ended job may resume, and how it is queued again; pure functions."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from shared.contracts.problem import FieldError
 
 
 def raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
-    """Return a job with the limits it is to go on with.
+    """Return a job with its new limits.
 
     Raises:
         ApiError: One of them is below the job's.
@@ -34,7 +34,7 @@ def raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
 
 
 def require_resumable(record: JobRecord, spec: JobSpec, pricing: RoundPricing) -> None:
-    """Make sure that a job can go on with a specification: with rounds, time and money left.
+    """Check that a job can resume with a specification: with rounds, time and money left.
 
     Raises:
         ApiError: It cannot; names the fields.
@@ -42,8 +42,7 @@ def require_resumable(record: JobRecord, spec: JobSpec, pricing: RoundPricing) -
     job, stop = record.job, spec.stop
     if job.learner == "external":
         raise conflict(
-            f"job {job.job_id} is external: its client had the policy, and nobody else can go "
-            "on with it; open another ActorPool"
+            f"job {job.job_id} is external: only its client had the policy; open a new ActorPool"
         )
     if not job.can_go_on:
         raise conflict(
@@ -52,10 +51,10 @@ def require_resumable(record: JobRecord, spec: JobSpec, pricing: RoundPricing) -
         )
     errors = []
     if stop.max_rounds <= job.progress.rounds:
-        message = f"rounds done already: {job.progress.rounds}; ask for more than that"
+        message = f"rounds done already: {job.progress.rounds}; use a larger number"
         errors.append(FieldError(field="max_rounds", message=message))
     if stop.max_wall_s is not None and record.wall_used_s >= stop.max_wall_s:
-        message = f"{record.wall_used_s:.0f} s have passed already; ask for more than that"
+        message = f"{record.wall_used_s:.0f} s have passed already; use a larger number"
         errors.append(FieldError(field="max_wall_s", message=message))
     pricing = least_pricing(spec, job.learner, pricing).after(record.longest_learner_s)
     for error in budget_errors(spec, pricing, committed_usd=record.committed_usd):
@@ -64,10 +63,10 @@ def require_resumable(record: JobRecord, spec: JobSpec, pricing: RoundPricing) -
 
 
 def require_same_spaces(before: EnvironmentSpec, now: EnvironmentSpec) -> None:
-    """Refuse to go on in an environment whose observations or actions are others by now.
+    """Refuse to resume in an environment whose observations or actions have changed.
 
     Raises:
-        ApiError: They are; says which.
+        ApiError: They have; says which.
     """
     for what in ("observation", "action"):
         was, is_now = getattr(before, what), getattr(now, what)
@@ -77,43 +76,43 @@ def require_same_spaces(before: EnvironmentSpec, now: EnvironmentSpec) -> None:
 
 
 def require_checkpoint(job: Job, *, kept: bool, from_scratch: bool) -> None:
-    """Refuse to pay for rounds a second time, unless that is asked for.
+    """Refuse to pay for rounds a second time without `from_scratch`.
 
     Raises:
-        ApiError: It has rounds and no checkpoint is `kept`, or one that would be passed over.
+        ApiError: It has rounds but no `kept` checkpoint, or a checkpoint that would be ignored.
     """
     if not job.progress.rounds:
         return
     if not kept and not from_scratch:
         raise conflict(
-            f"job {job.job_id} has no checkpoint any more: its run folder was removed. Restore "
-            "the folder, or set from_scratch (--from-scratch): that would make its rounds "
-            f"again, and bill them again ({job.progress.rounds} so far)"
+            f"job {job.job_id} has no checkpoint any more: its run folder was removed. Restore the "
+            "folder, or set from_scratch (--from-scratch): that repeats and bills its rounds "
+            f"again ({job.progress.rounds} so far)"
         )
     if kept and from_scratch:
         raise conflict(
-            f"job {job.job_id} has a checkpoint and continues from it: leave from_scratch out, "
-            "or submit a new job"
+            f"job {job.job_id} has a checkpoint and continues from it: remove from_scratch, or "
+            "submit a new job"
         )
 
 
 def require_no_fresh_schedule(job: Job, spec: JobSpec, request: ResumeRequest) -> None:
-    """Refuse a new schedule for a job that goes on by itself, unless it has it already.
+    """Refuse a new schedule for a queued or running job, unless it already has it.
 
     Raises:
         ApiError: It has another one; says what to do.
     """
     if request.fresh_schedule and job.decay != following_schedule(job, spec, request):
         raise conflict(
-            f"job {job.job_id} is {job.status}, and its learner keeps the schedule it began with: "
-            "leave fresh_schedule (--fresh-schedule) out, or stop the job first and then resume it"
+            f"job {job.job_id} is {job.status}, and its learner keeps its schedule: remove "
+            "fresh_schedule (--fresh-schedule), or stop the job first and then resume it"
         )
 
 
 def following_schedule(job: Job, spec: JobSpec, request: ResumeRequest) -> Schedule:
-    """Return the rounds over which the step size decays once a job goes on.
+    """Return the rounds over which the step size decays after a resume.
 
-    A job that makes its rounds again from the first begins with the whole step size, too.
+    A job that repeats all its rounds starts with the full step size, too.
     """
     end = spec.stop.max_rounds if request.fresh_schedule else job.decay.end
     if request.from_scratch:
@@ -130,9 +129,8 @@ def resumed(
 ) -> Change:
     """Return the change that queues a job again.
 
-    Of its newest rounds those without a result are marked: the next learner either goes on behind
-    them, if the last one got as far as their checkpoint, or asks for them again and has them
-    planned afresh.
+    Its newest rounds without a result are marked: the next learner either continues after them, if
+    their checkpoint exists, or requests them again for new plans.
     """
     marked = tuple(
         entry.model_copy(update={"abandoned": True}) for entry in newest if entry.result is None

@@ -47,14 +47,14 @@ _MAX_SLUG = 40
 
 @dataclass(kw_only=True, eq=False)
 class JobService:
-    """Creates, shows, stops, resumes and forgets jobs."""
+    """Creates, shows, stops, resumes and deletes jobs."""
 
     book: Book
     admission: Admission
     cache: TrajectoryCache
     cache_thread: OffLoop
     threads: OffLoop
-    """For what else crosses a network."""
+    """For other network calls."""
     changes: JobChanges
     files: ArtifactStore
     pricing: RoundPricing
@@ -73,7 +73,7 @@ class JobService:
         known = await self._job_of_key(key, digest)
         if known is not None:
             return known, False
-        # Kept with the job: a preset may say something else by the time the job is resumed.
+        # Stored with the job, because the preset may change before a resume.
         job = await self._new_job(spec.resolved())
         entry = None
         if key is not None:
@@ -90,7 +90,7 @@ class JobService:
         return (await self._record(job_id)).job
 
     async def stop(self, job_id: str) -> Job:
-        """Ask a job to end after the update in hand; one that nobody trains ends at once."""
+        """Ask a job to stop after its current update; a job without a learner ends at once."""
 
         def decide(record: JobRecord) -> Change | None:
             if record.job.status in ("checking", "queued"):
@@ -104,7 +104,7 @@ class JobService:
         return job
 
     async def rewrite_note(self, job_id: str, request: NoteRequest) -> Job:
-        """Replace a job's note, which decides nothing.
+        """Replace a job's note, which has no effect.
 
         Raises:
             ApiError: There is no such job, or it is being deleted.
@@ -124,11 +124,11 @@ class JobService:
         why: str | None = None,
         still: Callable[[JobRecord], bool] | None = None,
     ) -> None:
-        """End a job that may wait or run no longer.
+        """End a job that has reached a limit.
 
-        Without money it is stopped, whoever has it, and resumes with more. Otherwise it has failed,
-        unless a learner still has it, whose machine is turned off instead. A program of the user's
-        own is not ours to turn off: it loses the job.
+        At its budget it is stopped, and can resume with more. Otherwise it fails, unless a learner
+        still holds it, whose machine is then turned off. A user's own program cannot be turned off:
+        it loses the job.
 
         Args:
             job_id: Which.
@@ -162,9 +162,9 @@ class JobService:
         await self.changes.change(job_id, decide, waits_for_cache=False)
 
     async def resume(self, job_id: str, request: ResumeRequest) -> Job:
-        """Queue a job again that can go on, with more budget or rounds if asked for.
+        """Queue a resumable job again, with more budget or rounds if requested.
 
-        One that has not ended goes on anyway: it is only given what is asked for.
+        An unfinished job only gets the requested limits.
 
         Raises:
             ApiError: There is no such job, it is in another state, or it could not go on.
@@ -187,13 +187,13 @@ class JobService:
         *,
         kept: bool,
     ) -> Change | None:
-        """Return the change that lets a job go on; None where it does as it is."""
+        """Return the change that resumes a job; None if no change is needed."""
         job, job_id = record.job, record.job.job_id
         if record.deleting:
             raise conflict(f"job {job_id} is being deleted")
         spec = raised(job.spec, request)
         if job.status in ("checking", "queued", "running"):
-            # It goes on by itself, also when its learner has just been killed.
+            # It continues by itself, even if its learner has just been killed.
             require_no_fresh_schedule(job, spec, request)
             return None if spec == job.spec else _job_change(record, spec=spec, schedule=job.decay)
         require_resumable(record, spec, self.pricing)
@@ -206,10 +206,10 @@ class JobService:
         return resumed(record, spec, newest, self.now(), request)
 
     async def delete(self, job_id: str) -> None:
-        """Forget a job that has ended, or is checked, its artifacts and its cache keys.
+        """Delete an ended or `checking` job, its artifacts and its cache keys.
 
-        It is marked before anything of it is removed: a deletion that fails half-way leaves a job
-        that does not resume, and is repeated.
+        It is marked first, so that a partly failed deletion leaves a job that cannot resume, and
+        can be repeated.
         """
 
         def claim(record: JobRecord) -> Change | None:
@@ -226,7 +226,7 @@ class JobService:
             await self.cache_thread.run(
                 self.cache.forget_job,
                 job_id,
-                # All: late results are told by what earlier rounds note, which stays an hour.
+                # All rounds: their markers of late results would otherwise stay for an hour.
                 rounds=range(entries[-1].round + 1 if entries else 0),
                 policy_versions=sorted(versions | {max(versions) + 1}),
             )
@@ -237,7 +237,7 @@ class JobService:
         _LOG.info("job deleted", extra={"job": job_id})
 
     async def _new_job(self, spec: JobSpec) -> Job:
-        """Return a job to be stored: admitted, unless an actor has to be asked first."""
+        """Return a job to store: admitted, or `checking` if an actor has to be asked."""
         admission, pricing = self.admission, self.pricing
         job = Job(
             job_id=new_job_id(spec.env_id),
@@ -252,10 +252,9 @@ class JobService:
         return admitted(job, await admission.admit(spec, pricing), admission.cache_node)
 
     async def _found_now(self, job: Job) -> tuple[EnvironmentSpec | None, bool]:
-        """Return what an actor says of a job's environment now, and whether a checkpoint is kept.
+        """Return a job's environment as described now, and whether a checkpoint exists.
 
-        Both are asked for before the job is changed: nobody else may change it meanwhile. One that
-        goes on by itself needs neither.
+        Both are read before the job's turn is taken. A job that continues by itself needs neither.
         """
         if not job.can_go_on or job.learner == "external":
             return None, True
@@ -291,7 +290,7 @@ class JobService:
 
 
 def new_job_id(env_id: str) -> str:
-    """Return a fresh id one can recognise the environment in, such as `hopper-v5-3f9a1c2b`."""
+    """Return a new id that shows the environment, such as `hopper-v5-3f9a1c2b`."""
     slug = _SLUG.sub("-", env_id.lower())[:_MAX_SLUG].strip("-")
     return f"{slug}-{secrets.token_hex(4)}"
 

@@ -1,8 +1,8 @@
 """HTTP/1.1 connections to one server, on the loop, kept open between requests.
 
-A round is up to a thousand requests at a time. With a parser in C and nothing between it and the
-socket, one costs a quarter of the processor time that it costs on a thread of its own
-(docs/decisions/058). Nothing is sent again here: whoever asks decides about that.
+A round has up to a thousand concurrent requests. With a C parser directly on the socket, one costs
+a quarter of the CPU time of a thread per request (docs/decisions/058). Nothing is retried here: the
+caller decides.
 """
 
 import asyncio
@@ -20,38 +20,39 @@ import httptools
 
 Headers = Sequence[tuple[str, str]]
 _CONNECTING = 64
-"""Connections that are made at a time: a TLS handshake takes milliseconds of the loop, and a
-thousand at once would be late together."""
+"""Concurrent connection attempts: a TLS handshake takes milliseconds of the loop, so a thousand at
+once would all be late.
+"""
 _FIRST_FINAL = 200
-"""Statuses below it announce an answer."""
+"""Informational statuses are below this."""
 _IDLE_S = 20.0
-"""How long a connection is kept: servers close those that idle, most after a minute or more."""
+"""How long to keep an idle connection: most servers close it after a minute or more."""
 _LOOK_UP_S = 5.0
-"""How long the addresses of the server's name are kept."""
+"""How long to cache the server's resolved addresses."""
 _MAX_ANSWER_BYTES = 8 * 2**20
 """Largest answer with its headers; Lambda's replies have at most 6 MB."""
 
 
 class UnreachableError(OSError):
-    """There is no connection, so nothing was sent."""
+    """There was no connection, so nothing was sent."""
 
 
 class BrokenConnectionError(OSError):
-    """The connection ended, or made no sense, before all of an answer had come."""
+    """The connection broke, or sent garbage, before the end of an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a server answers."""
+    """A server's answer."""
 
     status: int
     headers: dict[str, str]
-    """By names in small letters."""
+    """By lower-case names."""
     body: bytes
 
 
 class Connections:
-    """As many connections to a server as there are requests at a time."""
+    """A pool with one connection per concurrent request to a server."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Connections:
             read_timeout_s: Longest wait for an answer.
             ca_file: Certificates that those of the server are checked against; None takes the
                 system's.
-            may_send: Asked at the last moment, when the connection is there.
+            may_send: Asked at the last moment, when a connection is ready.
         """
         parts = urlsplit(url)
         secure = parts.scheme == "https"
@@ -82,7 +83,7 @@ class Connections:
         self._read_timeout_s = read_timeout_s
         self._may_send = may_send
         self._idle: deque[_Connection] = deque()
-        """Those used last at the end."""
+        """Most recently used last."""
         self._connecting = asyncio.Semaphore(_CONNECTING)
         self._addresses: asyncio.Future[list[str]] | None = None
         self._looked_up_at = 0.0
@@ -105,13 +106,13 @@ class Connections:
         connection = await self._connection()
         try:
             if not self._may_send():
-                raise UnreachableError("this scaler starts nothing more")
+                raise UnreachableError("this scaler launches nothing more")
             async with asyncio.timeout(self._read_timeout_s):
                 answer = await connection.exchange(head + b"\r\n\r\n" + body)
         except TimeoutError:
             raise TimeoutError(f"no answer within {self._read_timeout_s:g} s") from None
         finally:
-            # Also where whoever asked was cancelled: what comes then is nobody's answer.
+            # Also if the caller was cancelled: a later answer would be unclaimed.
             if connection.can_go_on:
                 self._idle.append(connection)
             else:
@@ -130,7 +131,7 @@ class Connections:
         if connection is not None:
             return connection
         async with self._connecting:
-            connection = self._reusable()  # one may have come back meanwhile
+            connection = self._reusable()  # a connection may have become free meanwhile
             if connection is not None:
                 return connection
             try:
@@ -151,7 +152,7 @@ class Connections:
         return None
 
     async def _connect(self) -> "_Connection":
-        """Connect to an address of the server; one of several that is silent gets half the time."""
+        """Connect to an address of the server; with several, a silent one gets half the time."""
         loop = asyncio.get_running_loop()
         *others, last = await self._look_up()
         for address in others:
@@ -173,7 +174,7 @@ class Connections:
         return connection
 
     async def _look_up(self) -> list[str]:
-        """Return the server's addresses, asked for once by all who connect within seconds."""
+        """Return the server's addresses, resolved once for all callers within seconds."""
         loop = asyncio.get_running_loop()
         old = self._addresses is None or loop.time() >= self._looked_up_at + _LOOK_UP_S
         if self._addresses is None or (self._addresses.done() and old):
@@ -184,7 +185,7 @@ class Connections:
         except OSError:
             self._addresses = None
             raise
-        # Connections spread over the addresses; the family that the system prefers comes first.
+        # Connections spread over the addresses; the system's preferred family comes first.
         preferred = ":" in known[0]
         return sorted(known, key=lambda each: ((":" in each) != preferred, random.random()))
 
@@ -210,12 +211,12 @@ class _Connection(asyncio.Protocol):
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it can take a request."""
+        """Whether it can send a request."""
         fresh = self._loop.time() - self._used_at < _IDLE_S
         return self._open and fresh and self._answer is None
 
     def has_ended(self) -> bool:
-        """Whether the server has closed it, or said what nobody asked, unseen by a busy loop."""
+        """Whether the server has closed it, or sent unsolicited bytes, unnoticed by a busy loop."""
         if self._transport.is_closing():
             return True
         looked = select.poll()
@@ -243,7 +244,7 @@ class _Connection(asyncio.Protocol):
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def data_received(self, data: bytes) -> None:
-        """Read a part of an answer."""
+        """Read a chunk of an answer."""
         if self._answer is None:
             self.close()  # nobody asked
             return
@@ -263,7 +264,7 @@ class _Connection(asyncio.Protocol):
         self._open = False
         sized = "content-length" in self._headers or "transfer-encoding" in self._headers
         if exc is None and self._in_body and not sized:
-            self.on_message_complete()  # its end is that of the connection
+            self.on_message_complete()  # it ends with the connection
         self._break(f"the connection was closed before the answer had come: {exc or 'no reason'}")
 
     def on_message_begin(self) -> None:
@@ -281,7 +282,7 @@ class _Connection(asyncio.Protocol):
         self._in_body = True
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Receive a chunk of the body."""
         self._body += body
 
     def on_message_complete(self) -> None:

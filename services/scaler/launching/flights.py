@@ -1,12 +1,12 @@
-"""What is launched and not booked yet, of rollouts and of gradients alike.
+"""Flights: launched rollouts and gradients that are not booked yet.
 
-A flight is what was launched under one key. It has landed when no more is to come and all of it has
-ended. Then it is booked: what became of it is written into the job's record. An outcome is heard of
-once; one that is dropped would leave its worst case reserved for ever. So a flight is forgotten
-only when it is booked, however often the book refuses it. It is tried again with the job's next
-plan, and after pauses while the process lives.
+A flight has all tasks launched under one key. It has landed when it is closed and all tasks have
+ended. Then it is booked: its outcome is written into the job's record. An outcome is reported only
+once; losing it would leave its worst case reserved for ever. So a flight is dropped only when it is
+booked, however often the book refuses. Booking is retried with the job's next plan, and after
+pauses.
 
-One asyncio task runs what is launched at a time: invoke all, tell of those that end, book.
+One asyncio task runs each launch: it invokes all tasks, reports their ends, and books.
 """
 
 import asyncio
@@ -40,33 +40,33 @@ class Flight(Generic[T, R]):
     num_tasks: int = 0
     """Expected so far."""
     closed: bool = False
-    """Whether no more are to come."""
+    """Whether it is closed to further tasks."""
     wanted: bool = True
-    """Whether a learner may still wait for it: then it is told of failures."""
+    """Whether a learner may still wait for it and needs reports of failures."""
     decided_at: float = field(default_factory=time.perf_counter)
     ended: list[tuple[TaskOutcome[T, R], float]] = field(default_factory=list)
-    """Each with when it ended, on the clock `time.perf_counter`."""
+    """Each with its end, on the clock `time.perf_counter`."""
     retries: dict[RetryKind, int] = field(default_factory=lambda: {"failed": 0, "unreachable": 0})
-    """Tries that were followed by another one."""
+    """Retries."""
     latest_failure: str = ""
-    """Why the latest try failed."""
+    """Why the latest attempt failed."""
     booking: bool = False
     """Whether it is being booked."""
     refused: bool = False
-    """Whether the book did not take it when it was last tried."""
+    """Whether the book refused it at the last attempt."""
 
     @property
     def in_flight(self) -> int:
-        """Tasks that have not ended."""
+        """Unfinished tasks."""
         return self.num_tasks - len(self.ended)
 
     @property
     def landed(self) -> bool:
-        """Whether all is known of it."""
+        """Whether it has landed."""
         return self.closed and not self.in_flight
 
     def retried(self, kind: RetryKind, why: str) -> None:
-        """Note a try that is followed by another one."""
+        """Note a retry."""
         self.retries[kind] += 1
         self.latest_failure = why
 
@@ -85,29 +85,29 @@ class Flights(Generic[T, R]):
 
         Args:
             invoker: Runs the tasks.
-            on_ended: Told of every task that ended, before it counts as ended.
-            book: Writes what became of a flight that has landed; harmless to repeat.
+            on_ended: Called for every ended task, before it counts as ended.
+            book: Writes the outcome of a landed flight; harmless to repeat.
         """
         self._invoker = invoker
         self._on_ended = on_ended
         self._book = book
         self._changed = Bell()
-        """Rung when the book has taken or refused a flight."""
+        """Rings when the book has accepted or refused a flight."""
         self._flights: dict[AttemptKey, Flight[T, R]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        """What flies, and what books again."""
+        """The tasks of launches and of repeated bookings."""
         self._trying = False
 
     def get(self, key: AttemptKey) -> Flight[T, R] | None:
-        """Return a flight that is not booked."""
+        """Return an unbooked flight."""
         return self._flights.get(key)
 
     def of(self, job_id: str) -> list[Flight[T, R]]:
-        """Return the flights of a job that are not booked."""
+        """Return a job's unbooked flights."""
         return [flight for flight in [*self._flights.values()] if flight.key[0] == job_id]
 
     def expect(self, key: AttemptKey, num_tasks: int, *, closed: bool) -> Flight[T, R]:
-        """Count tasks as in flight from the moment they are decided; begin a flight if need be."""
+        """Count tasks as in flight from their decision; begin a flight if needed."""
         flight = self._flights.setdefault(key, Flight(key=key))
         flight.num_tasks += num_tasks
         flight.closed = closed
@@ -121,31 +121,30 @@ class Flights(Generic[T, R]):
         num_tasks: int,
         until: float,
     ) -> None:
-        """Run tasks that are expected, as long as they are wanted, and until a time.
+        """Run expected tasks while they are wanted, until a deadline.
 
-        They are made when the loop turns to them: whoever launches answers first. Whatever goes
-        wrong then, each of them counts as ended: what never does keeps its money reserved.
+        They are built when the loop runs them, so the caller answers first. On any error each
+        counts as ended; otherwise its money would stay reserved.
         """
         awaited = Awaited(until=until, wanted=lambda: flight.wanted, on_retry=flight.retried)
         self.begin(self._fly(flight, tasks, num_tasks, awaited))
 
     def close_unlaunched(self, keys: Iterable[AttemptKey]) -> None:
-        """Take what was planned and is not in flight for what it is: a flight of nothing.
+        """Turn a plan that was never launched into an empty flight.
 
-        Nobody may launch any of it meanwhile, and none of it may be booked already. `catch_up`
-        books it.
+        It must not be launched meanwhile nor be booked already. `catch_up` books it.
         """
         for key in keys:
             if self.get(key) is None:
                 self.expect(key, 0, closed=True)
 
     async def catch_up(self, job_id: str) -> None:
-        """Book what has landed of a job, also what was refused."""
+        """Book a job's landed flights, including refused ones."""
         for flight in self.of(job_id):
             await self._land(flight)
 
     def in_flight(self, *, but: str | None = None, only: str | None = None) -> int:
-        """Return tasks under way: of all jobs, of all `but` one, or of `only` one."""
+        """Return the number of running tasks: of all jobs, of all `but` one, or of `only` one."""
         return sum(
             flight.in_flight
             for (job_id, *_), flight in [*self._flights.items()]
@@ -153,7 +152,7 @@ class Flights(Generic[T, R]):
         )
 
     async def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
-        """Wait until nothing of a job is in flight or about to be booked; return whether it is."""
+        """Wait until a job has nothing in flight or unbooked; return whether that holds."""
         give_up_at = time.monotonic() + timeout_s
         while True:
             rung = self._changed.listen()
@@ -163,7 +162,7 @@ class Flights(Generic[T, R]):
                 return False
 
     async def finish(self, *, wait_s: float) -> bool:
-        """Wait until all that has ended is booked, or was refused once more; return if so."""
+        """Wait until all landed flights are booked or refused again; return whether so."""
         give_up_at = time.monotonic() + wait_s
         while self._tasks and (left_s := give_up_at - time.monotonic()) > 0:
             await asyncio.wait([*self._tasks], timeout=left_s)
@@ -202,12 +201,12 @@ class Flights(Generic[T, R]):
             of = {"job": job_id, "round": round_index, "attempt": attempt}
             _LOG.exception("launch broke", extra=of)
             await self._give_up(flight, made, f"the launch broke: {type(error).__name__}: {error}")
-            # Those that could not be made have no names to be told by.
+            # Tasks that could not be built have no names to report.
             flight.num_tasks -= num_tasks - len(made)
         await self._land(flight)
 
     async def _give_up(self, flight: Flight[T, R], made: Iterable[T], reason: str) -> None:
-        """End, at no cost, those of a launch that have not ended; nothing of it runs any more."""
+        """End a launch's unfinished tasks at no cost; nothing of it runs any more."""
         flight.latest_failure = reason
         ended = {id(outcome.task) for outcome, _ in flight.ended}
         for task in made:
@@ -225,7 +224,7 @@ class Flights(Generic[T, R]):
             flight.latest_failure = outcome.reason or flight.latest_failure
 
     async def _land(self, flight: Flight[T, R]) -> None:
-        """Book a flight if it has landed; once more and again where that fails."""
+        """Book a flight if it has landed, with retries."""
         if not flight.landed or flight.booking or flight.key not in self._flights:
             return
         await self._try_to_book(flight)
@@ -238,7 +237,7 @@ class Flights(Generic[T, R]):
         try:
             await self._book(flight)
         except Exception as error:
-            # Whatever went wrong: an outcome that is dropped here is lost.
+            # Catch everything: a dropped outcome is lost.
             job_id, round_index, attempt, _ = flight.key
             _LOG.warning(
                 "outcome not booked yet",
@@ -254,7 +253,7 @@ class Flights(Generic[T, R]):
             self._changed.ring()
 
     async def _try_again(self) -> None:
-        """Book what was refused, one try after another, until nothing is."""
+        """Retry refused bookings until none is left."""
         pause_s = _FIRST_PAUSE_S
         try:
             while True:

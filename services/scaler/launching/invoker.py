@@ -1,10 +1,10 @@
-"""Running tasks on a function: each waits on the loop for its turn, and then for its end.
+"""Runs tasks on a function: each waits on the loop for its turn, then for its end.
 
-Retries are ours, and bounded. A throttled invocation never ran, so it is tried again for some
-seconds, and one of a function that wakes after idle weeks until that is awake. One that found no
-connection is tried again as long as somebody waits for it. A failed one is issued once more, unless
-the environment is to blame: a rollout depends on its task and its policy alone. What fails after
-that has failed for good, or vanished if its connection broke: that says nothing of the actor.
+Retries are explicit and bounded. A throttled invocation never ran, so it is retried for some
+seconds, or until a function wakes up after idle weeks. A failed connection is retried as long as a
+learner waits. A failed execution is repeated once, unless the environment is to blame, because a
+rollout depends only on its task and its policy. A second failure is final. If its connection broke,
+the task counts as vanished, because that says nothing about the actor.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from shared.money.costs import EXECUTIONS_PER_TASK
 _LOG = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 3.0
 _KEPT_S = 300.0
-"""How long Lambda keeps an idle environment, at least in most cases."""
+"""How long Lambda usually keeps an idle environment at least."""
 MAX_EVENT_BYTES = 4096
 _AT_ONCE = 16
-"""Tasks that are made and begin before the loop turns to other work: some 5 ms."""
+"""Tasks that start before the loop yields: some 5 ms."""
 _FINAL = frozenset({"throttled", "waking", "refused", "unreachable"})
-"""Kinds of executions that are not issued again: the patience they get is used up."""
+"""Kinds of executions that are not repeated, because their retries are used up."""
 
 RetryKind = Literal["failed", "unreachable"]
 T = TypeVar("T", bound=Message)
@@ -44,16 +44,16 @@ R = TypeVar("R", bound=ActorReport | GradientReport)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskKind(Generic[T, R]):
-    """What the tasks of one function are, and what it answers."""
+    """The tasks and reports of one function."""
 
     read: Callable[[bytes], R]
     """Reads a report; raises `ValidationError`."""
     identity: Callable[[T], dict[str, object]]
     """Names a task, for logs."""
     asked: Callable[[T], tuple[object, ...]]
-    """What a task is about."""
+    """Identity of a task."""
     answered: Callable[[R], tuple[object, ...]]
-    """The same of a report."""
+    """Identity of a report."""
 
 
 ROLLOUTS: TaskKind[RolloutTask, ActorReport] = TaskKind(
@@ -89,18 +89,18 @@ class TaskOutcome(Generic[T, R]):
 
     task: T
     report: R | None = None
-    """None when it failed for good."""
+    """None if it failed for good."""
     reason: str = ""
     """Why it failed."""
     failure: FailureKind = "lost"
-    """How it failed, where it did."""
+    """The kind of its failure, if any."""
     billed_s: tuple[float, ...] = ()
     """Duration of each execution that was billed."""
     requests: int = 0
     throttled: int = 0
     """Answers 429."""
     sent_at: float | None = None
-    """`time.perf_counter` when the first request was ready to go out; None when none was."""
+    """`time.perf_counter` when the first request was ready; None without one."""
 
 
 RolloutOutcome = TaskOutcome[RolloutTask, ActorReport]
@@ -109,17 +109,17 @@ GradientOutcome = TaskOutcome[GradientTask, GradientReport]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """For how long tasks are waited for, and who hears of tries that failed."""
+    """How long a launch waits for tasks, and the listener for retries."""
 
     until: float = math.inf
-    """`time.perf_counter` after which nobody waits any more."""
+    """Deadline on `time.perf_counter`."""
     wanted: Callable[[], bool] = lambda: True
     """Whether anybody still waits."""
     on_retry: Callable[[RetryKind, str], None] = lambda _kind, _why: None
-    """Told of every try that is followed by another one, and why it failed."""
+    """Called for every retry, with the reason."""
 
     def after(self, seconds: float) -> bool:
-        """Whether somebody still waits in so many seconds, as far as is known now."""
+        """Whether the caller will still wait after this many seconds, as far as known."""
         return self.wanted() and time.perf_counter() + seconds < self.until
 
 
@@ -131,17 +131,17 @@ class RetryRule:
     """How patient an invocation is."""
 
     throttled_s: float
-    """How long a throttled invocation is tried again."""
+    """How long to retry a throttled invocation."""
     first_pause_s: float
     timeout_s: float
-    """Duration assumed for an execution whose own is unknown."""
+    """Assumed duration of an execution with an unknown duration."""
     waking_tries: int = 30
-    """How often a function that wakes is tried again: Lambda takes about a minute."""
+    """How often to retry a waking function: Lambda takes about a minute."""
     waking_pause_s: float = 3.0
 
 
 class Invoker(Generic[T, R]):
-    """Runs one kind of tasks on one function, so many at a time."""
+    """Runs one kind of tasks on one function, with bounded concurrency."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Invoker(Generic[T, R]):
         self._random = random.Random(seed)
         self._closing = asyncio.Event()
         self._room = asyncio.Condition()
-        """Notified when one has ended."""
+        """Notified when a task has ended."""
         self._running = 0
         self._in_use = InUse()
         self._start_every_s = 1 / cold_starts_per_s
@@ -180,10 +180,10 @@ class Invoker(Generic[T, R]):
         on_outcome: Callable[[TaskOutcome[T, R]], Awaitable[None]],
         awaited: Awaited = _ALWAYS,
     ) -> None:
-        """Run every task, telling of each as it ends, in any order; return when all have.
+        """Run every task, reporting each end, in any order; return when all have ended.
 
-        What has not started when the invoker is closed is not told of. Whatever raises, be it the
-        making of a task, does so when all that began have ended.
+        Tasks that have not started when the invoker closes are not reported. Exceptions, even from
+        building a task, are raised when all started tasks have ended.
         """
         running: list[asyncio.Task[None]] = []
         try:
@@ -197,9 +197,9 @@ class Invoker(Generic[T, R]):
             raise failures[0]
 
     async def ping(self, num: int, hold_s: float, on_end: Callable[[Execution], None]) -> None:
-        """Hold so many environments for a moment, all at a time, telling of each.
+        """Ping this many environments at the same time, reporting each.
 
-        Nothing is tried again: the next ping comes soon.
+        Nothing is retried: the next ping comes soon.
         """
         payload = PingTask(hold_s=hold_s).model_dump_json().encode()
         pings = (self._ping_one(payload, on_end) for _ in range(num))
@@ -217,7 +217,7 @@ class Invoker(Generic[T, R]):
         return not self._closing.is_set()
 
     async def close(self, *, wait_s: float) -> bool:
-        """Drop what has not started, wait for the rest; return whether all of it ended."""
+        """Drop unstarted tasks and wait for the rest; return whether all ended."""
         self._closing.set()
         async with self._room:
             self._room.notify_all()
@@ -254,14 +254,14 @@ class Invoker(Generic[T, R]):
             await self._end()
 
     async def _begin(self) -> float | None:
-        """Wait for room within the limit; return in how many seconds to start, None for never."""
+        """Wait for room within the limit; return the seconds until the start, None for never."""
         async with self._room:
             await self._room.wait_for(lambda: self._closing.is_set() or self._has_room())
             if self._closing.is_set():
                 return None
             self._running += 1
             if self._has_room():
-                # One wakes the next: a thousand that wait need not all look at every end.
+                # Each waiter wakes the next, so a thousand waiters need not all check at every end.
                 self._room.notify()
             now = time.monotonic()
             starts_at = self._starts_at(now)
@@ -277,7 +277,7 @@ class Invoker(Generic[T, R]):
                 self._room.notify()
 
     def _starts_at(self, now: float) -> float:
-        """Return when to start: now, unless an environment has to be started for it first."""
+        """Return the start time: now, unless a new environment has to start first."""
         if now - self._in_use.last(self._running) < _KEPT_S:
             return now
         starts_at = max(now, self._next_start_at)
@@ -289,7 +289,7 @@ class Invoker(Generic[T, R]):
         return self._running < self._most and (limit is None or self._running < max(1, limit))
 
     async def _outcome(self, task: T, awaited: Awaited) -> TaskOutcome[T, R]:
-        """Run a task whatever happens: a round whose actors do not all end is never settled."""
+        """Run a task to an end in any case: a round with an unended actor is never settled."""
         try:
             event = _event(task)
         except ValueError as error:
@@ -301,7 +301,7 @@ class Invoker(Generic[T, R]):
             return TaskOutcome(
                 task=task,
                 reason=f"the invocation broke: {type(error).__name__}",
-                billed_s=(self._rule.timeout_s,),  # nobody knows how far it came
+                billed_s=(self._rule.timeout_s,),  # its progress is unknown
                 requests=1,
             )
 
@@ -326,25 +326,26 @@ class Invoker(Generic[T, R]):
                 break
             _LOG.info("task failed", extra={**self._kind.identity(task), "why": reason})
             if execution.failure != "lost":
-                break  # the same seed would come to the same end
+                break  # the same seed would fail in the same way
             if tries_left:
                 awaited.on_retry("failed", reason)
                 if execution.kind == "broken":
-                    # Whoever closed it may be ending, and would close the next one, too.
+                    # The closing server may be shutting down, and would close the next connection,
+                    # too.
                     await self.pause(self._random.uniform(0.0, self._rule.first_pause_s))
         return outcome
 
     def _failure(self, execution: Execution) -> FailureKind:
-        """Return how it failed; it vanished if it had no chance to say why, or to run.
+        """Return the kind of failure; `vanished` if it had no chance to run or to report.
 
-        The first when its connection broke, the second when a closing scaler gave it up.
+        That is so if its connection broke, or if a closing scaler gave it up.
         """
         given_up = execution.kind in ("throttled", "waking", "unreachable")
         vanished = execution.kind == "broken" or (given_up and self._closing.is_set())
         return "vanished" if vanished else execution.failure
 
     async def _execute(self, event: bytes, awaited: Awaited) -> tuple[Execution, int]:
-        """Run once, when it can start; return how it ended and how often it was throttled."""
+        """Run once, when it can start; return the end and the number of throttles."""
         tries: Counter[ExecutionKind] = Counter()
         throttled_until = math.inf
         while True:
@@ -363,15 +364,16 @@ class Invoker(Generic[T, R]):
     async def _waited_out(
         self, execution: Execution, nth: int, left_s: float, awaited: Awaited
     ) -> bool:
-        """Wait out what kept an execution from starting, the nth time; False if nothing does.
+        """Wait before the nth retry of an execution that did not start; False if there is none.
 
-        `left_s` is how much longer a throttled one is tried.
+        `left_s` is the remaining time for throttled retries.
         """
         rule = self._rule
         longest_s = min(rule.first_pause_s * 2 ** min(nth - 1, 16), _LONGEST_PAUSE_S)
         pause_s = self._random.uniform(0.0, longest_s)
         if execution.kind == "throttled":
-            # Whoever is told to come later starts somewhere after that: the others are told, too.
+            # With `Retry-After`, spread retries after that time, because others got the same
+            # answer.
             pause_s = min(pause_s + execution.retry_after_s, left_s)
             return left_s > 0 and await self.pause(pause_s)
         if execution.kind == "waking":
@@ -387,7 +389,7 @@ class Invoker(Generic[T, R]):
             return ()
         if execution.billed_s is not None:
             return (execution.billed_s,)
-        # Without Lambda's own number the handler's comes next, and the time-out last.
+        # Without Lambda's duration use the handler's, or else the time-out.
         return (self._rule.timeout_s if report is None else report.total_s,)
 
     def _read_report(self, task: T, execution: Execution) -> tuple[R | None, str]:
@@ -408,7 +410,7 @@ ActorInvoker = Invoker[RolloutTask, ActorReport]
 
 
 async def _failures(running: Sequence[asyncio.Task[None]]) -> list[Exception]:
-    """Wait for all, and return what they raised: one that fails ends no other."""
+    """Wait for all and return their exceptions: a failure ends no other task."""
     ended = await asyncio.gather(*running, return_exceptions=True)
     return [error for error in ended if isinstance(error, Exception)]
 

@@ -1,7 +1,7 @@
-"""A function of ours behind AWS's API: one call is one execution, and says what it was billed.
+"""A Lambda function behind AWS's API: one call is one execution, with its billed duration.
 
-Nothing is retried here. That would run an actor again without anybody knowing, and every retry is
-money: `services.scaler.launching.invoker` decides about them.
+Nothing is retried here: hidden retries would run actors again, at a cost.
+`services.scaler.launching.invoker` decides about them.
 """
 
 import base64
@@ -40,12 +40,12 @@ _WAKING = frozenset(
 """Nothing ran: after idle weeks Lambda takes a function's network away, and the first call makes it
 connect the function again, which takes about a minute."""
 _NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
-"""What the SDK's parser, or a look at what it made, raises on an answer that is not Lambda's."""
+"""Exceptions of the SDK's parser for an answer that is not Lambda's."""
 _MAX_REASON = 300
 _CONTROL_TIMEOUT_S = 5.0
-"""Longest wait for an answer of the control plane, where no call lasts as long as an invocation."""
+"""Time-out of control-plane calls, which are shorter than invocations."""
 _OLDEST_HEADER = "x-nitro-oldest-invocation-s"
-"""What the emulator tells with the account's settings."""
+"""The emulator's addition to the account's settings."""
 
 ExecutionKind = Literal["done", "failed", "broken", "throttled", "waking", "refused", "unreachable"]
 
@@ -55,33 +55,34 @@ class Execution:
     """How one invocation ended."""
 
     kind: ExecutionKind
-    """`failed`: worth one more try; `broken`: likewise, but the connection broke, which tells
-    nothing of the actor; `waking`: Lambda readies a function that was idle for weeks; `refused`:
-    the request itself is wrong; `unreachable`: no connection, so nothing started."""
+    """`failed`: worth one retry; `broken`: the same, but the connection broke, which says nothing
+    about the actor; `waking`: Lambda is waking a function after idle weeks; `refused`: the request
+    is wrong; `unreachable`: no connection, so nothing started.
+    """
     payload: bytes = b""
     """The function's reply or, with an error, Lambda's description of it."""
     reason: str = ""
     """Why it is not `done`."""
     billed_s: float | None = None
-    """Billed duration as reported; None when it is unknown."""
+    """Reported billed duration; None if unknown."""
     requests: int = 1
     """1 when AWS bills a request, else 0."""
     sent_at: float | None = None
-    """`time.perf_counter` when the request was ready to go out; None when it never was."""
+    """`time.perf_counter` when the request was ready; None if never."""
     failure: FailureKind = "lost"
     """How the function failed, where it did."""
     retry_after_s: float = 0.0
-    """How long Lambda asks to wait, where it throttles."""
+    """`Retry-After` of a throttle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmEnvironments:
-    """Provisioned concurrency as Lambda tells it."""
+    """Provisioned concurrency as reported by Lambda."""
 
     asked: int
     ready: int
     failed: str | None = None
-    """Why Lambda has given up on those that are not ready; it does not try again by itself."""
+    """Why Lambda gave up on the rest; it does not retry by itself."""
 
 
 class LambdaApiError(RuntimeError):
@@ -119,12 +120,12 @@ class LambdaFunction:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What of the surroundings does not apply to invocations though it does to other calls."""
+        """Warnings about settings that other calls use but invocations ignore."""
         if self._emulated or not self._requests.unused_proxy:
             return {}
         why = (
-            f"the environment names a proxy for {self._where}, and Invoke uses none: let the "
-            "scaler reach it directly, such as by a VPC endpoint, and name it in NO_PROXY"
+            f"the environment names a proxy for {self._where}, but Invoke ignores it: give the "
+            "scaler direct access, for example with a VPC endpoint, and add it to NO_PROXY"
         )
         return {"invoke_proxy": why}
 
@@ -133,7 +134,7 @@ class LambdaFunction:
         try:
             request = await self._requests.signed(payload)
         except (BotoCoreError, ClientError, OSError) as error:
-            # Renewing credentials is a call of its own, which can fail in every way a call can.
+            # Renewing credentials is a separate call that can fail like any other.
             return _never_started("failed", error)
         sent_at = time.perf_counter()
         return replace(await self._sent(request), sent_at=sent_at)
@@ -156,7 +157,7 @@ class LambdaFunction:
             return Execution(kind="done", payload=reply, billed_s=billed_s)
         described = _described(reply)
         failure = FAILURE_KINDS.get(str(described.get("errorType")), "lost")
-        # What the environment did needs no names of ours before it.
+        # Errors of the environment need no prefix of ours.
         said = f"{function_error}: {error_message(reply)}"
         reason = said if failure == "lost" else str(described.get("errorMessage", ""))
         return Execution(
@@ -168,7 +169,7 @@ class LambdaFunction:
         )
 
     async def concurrency_limit(self) -> int:
-        """Return how many executions of the function may be in flight; more would be throttled.
+        """Return the limit of concurrent executions; more would be throttled.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
@@ -179,7 +180,7 @@ class LambdaFunction:
         return min(self._reserved, limit["ConcurrentExecutions"])
 
     async def unreserved_concurrency(self) -> int:
-        """Return how many of them no function has reserved.
+        """Return the unreserved part of the limit.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
@@ -191,7 +192,7 @@ class LambdaFunction:
         """Return the age of the oldest invocation in flight, 0 without any.
 
         Returns:
-            None from AWS, which does not tell and is not asked.
+            None from AWS, which does not report it.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
@@ -204,7 +205,7 @@ class LambdaFunction:
             return None if told is None else float(told)
 
     async def provision(self, num_environments: int) -> None:
-        """Keep that many environments warm on the alias; 0 ends it.
+        """Set the alias's provisioned concurrency; 0 removes it.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
@@ -212,7 +213,7 @@ class LambdaFunction:
         await self._threads.run(self._provision, num_environments)
 
     async def provisioned(self) -> WarmEnvironments:
-        """Return what is kept warm on the alias.
+        """Return the alias's provisioned concurrency.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
@@ -299,10 +300,10 @@ def _client(session: botocore.session.Session, settings: Settings) -> "LambdaCli
         connect_timeout=settings.lambda_connect_timeout_s,
         read_timeout=_CONTROL_TIMEOUT_S,
         tcp_keepalive=True,
-        user_agent="nitro-scaler",  # so that the account's logs say who called
+        user_agent="nitro-scaler",  # so that the account's logs name the caller
     )
     if settings.lambda_endpoint_url is not None:
-        # An emulator knows callers by the access key id; what boto3 signs with, nobody checks.
+        # An emulator identifies callers by the access key id, and does not check signatures.
         token = read_token(
             settings.lambda_token, settings.lambda_token_file, name="NITRO_LAMBDA_TOKEN"
         )
@@ -339,7 +340,7 @@ def _billed_s(log_result: str | None) -> float | None:
 
 
 def _seconds(header: str) -> float:
-    """Return a time to wait; 0 where a header holds none, or a date."""
+    """Return the seconds of a `Retry-After` header; 0 without one, or for a date."""
     return float(header) if header.isdecimal() else 0.0
 
 

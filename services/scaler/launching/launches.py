@@ -1,8 +1,8 @@
 """Rounds in flight: from a plan to its actors, and from their ends to one outcome.
 
-A launch that failed for good is announced in the trajectory cache, so that the learner does not
-wait for it. When the last invocation of a (round, attempt) has ended, what they cost and how long
-they took is handed on as one `LaunchOutcome`.
+A permanently failed actor is announced in the trajectory cache, so that the learner does not wait
+for it. After the last invocation of a (round, attempt), costs and durations become one
+`LaunchOutcome`.
 """
 
 import asyncio
@@ -47,19 +47,19 @@ class Launches:
     metrics: Metrics
     spending: Spending
     on_landed: OutcomeSink = _nowhere
-    """Books what became of a launch; harmless to repeat."""
+    """Books the outcome of a launch; harmless to repeat."""
 
     def __post_init__(self) -> None:
         self.flights: Flights[RolloutTask, ActorReport] = Flights(
             self.invoker, on_ended=self._ended, book=self._book
         )
         self.in_use = InUse()
-        """Environments that were under way, on the clock `time.monotonic`."""
+        """Concurrent environments over time, on the clock `time.monotonic`."""
         self.lanes = Lanes()
         self.metrics.in_flight.set_function(self.flights.in_flight)
 
     def expect(self, order: LaunchOrder) -> None:
-        """Count a plan's actors as in flight from the moment it is decided."""
+        """Count a plan's actors as in flight from its decision."""
         flight = self.flights.expect(order.key, order.num_invocations, closed=True)
         self.lanes.begin(order, flight.decided_at)
         self.in_use.note(self.flights.in_flight(), time.monotonic())
@@ -72,27 +72,26 @@ class Launches:
             self.flights.launch(flight, order.tasks, num_tasks=order.num_invocations, until=until)
 
     def so_far(self, key: AttemptKey) -> LaunchCounts | None:
-        """Return what has become of a launch so far; None when it is not in flight."""
+        """Return a launch's outcome so far; None if it is not in flight."""
         flight = self.flights.get(key)
         return None if flight is None else counts_of(flight)
 
     def supersede(self, job_id: str, *, from_round: int, lease_id: str) -> None:
-        """Announce no more failures of launches whose rounds are made again under a lease."""
+        """Stop announcing failures of launches whose rounds are repeated under a lease."""
         for flight in self.flights.of(job_id):
             _, round_index, _, launched_under = flight.key
             if round_index >= from_round and launched_under != lease_id:
-                # The actors have successors of the same names.
+                # Later actors have the same names.
                 flight.wanted = False
 
     def flying(self, job_id: str, round_index: int) -> bool:
-        """Whether anything launched for a round, in whichever attempt, is in flight."""
+        """Whether any attempt of a round is in flight."""
         return any(f.key[1] == round_index and not f.landed for f in self.flights.of(job_id))
 
     def call_off(self, record: JobRecord) -> set[str]:
-        """Keep actors of a job that has ended from starting: nobody waits for them.
+        """Keep an ended job's actors from starting: no learner waits for them.
 
-        A plan that was written without an answer was never launched: its reservation is freed.
-        Nobody may change the job meanwhile.
+        A plan that was written but never launched frees its reservation. Needs the job's turn.
 
         Returns:
             The hashes of the leases under which they were launched, for `cancel`.
@@ -109,7 +108,7 @@ class Launches:
         return {hash_of_lease(flight.key[3]) for flight in flights}
 
     def cancel(self, job_id: str, lease_hashes: Collection[str]) -> asyncio.Task[None]:
-        """Have actors that run end early; those of later leases are wanted."""
+        """Cancel running actors, except those of later leases."""
         return self.flights.begin(self._cancel(job_id, lease_hashes))
 
     async def _cancel(self, job_id: str, lease_hashes: Collection[str]) -> None:
@@ -152,7 +151,7 @@ class Launches:
                 kind=outcome.failure,
             )
         except CacheError as error:
-            # The learner then waits to the round's deadline instead.
+            # The learner then waits until the round's deadline.
             _LOG.warning("lost actor not announced", extra={**identity, "why": str(error)})
 
     async def _book(self, flight: RolloutFlight) -> None:
@@ -175,8 +174,8 @@ class Launches:
         return LaunchOutcome(
             counts=counts_of(flight, launch_s),
             requests=sum(o.requests for o in ended),
-            # Whole milliseconds are short to write: the record of a job with several rounds of
-            # thousands of actors has to fit into one item of its table.
+            # Whole milliseconds are compact: the record of a job with several rounds of thousands
+            # of actors has to fit into one item.
             durations_s=tuple(lambda_billed_s(duration) for task in times for duration in task),
             slowest_sample_s=max((s for mode, s in totals if mode == "sample"), default=0.0),
             slowest_evaluation_s=max((s for mode, s in totals if mode == "evaluate"), default=0.0),
@@ -184,12 +183,12 @@ class Launches:
 
 
 def counts_of(flight: RolloutFlight, launch_s: float | None = None) -> LaunchCounts:
-    """Return what has become of the invocations so far."""
+    """Return the outcome of the invocations so far."""
     ended = tuple(flight.ended)
     outcomes = [outcome for outcome, _ in ended]
     rollouts = [o.report for o in outcomes if o.report is not None and o.report.mode == "sample"]
     num_steps = sum(report.steps for report in rollouts)
-    # One that was sent again waited for more than itself.
+    # A retried invocation includes other waiting.
     overheads = (
         max(0.0, at - o.sent_at - o.report.rollout_s)
         for o, at in ended

@@ -1,13 +1,12 @@
-"""Launches that may have been lost with a process: found out, and announced.
+"""Finds and announces launches that were lost with a process.
 
-A learner waits for its actors to a round's deadline. Nobody else announces those that an earlier
-scaler launched, nor those whose results were lost with the cache. So an open round is watched here
-when the scaler starts, and whenever its plan is asked for again. Once nothing that was launched for
-it can still run, every actor of it that has not answered is announced: it vanished. The learner
-then has it launched again.
+A learner waits for its actors until a round's deadline. Nothing else announces actors of an earlier
+scaler, or results lost with the cache. So this watcher checks open rounds when the scaler starts,
+and when a plan is requested again. Once no launch of a round can still run, every missing actor is
+announced as vanished. The learner then requests a relaunch.
 
-What this process launched, it knows. What an earlier one launched has ended as soon as nothing in
-flight is older than this process. An emulator tells that. AWS does not: there it has ended when the
+This process knows its own launches. An earlier process's launches have ended when nothing in flight
+is older than this process. An emulator reports that. AWS does not: there they have ended when the
 function's time-out has passed since this process began.
 """
 
@@ -32,34 +31,34 @@ from shared.contracts.jobs import Job, Wait
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.2
 _LONGEST_PAUSE_S = 1.0
-"""Between two looks that fail."""
+"""Between two failed checks."""
 _LONGEST_INIT_S = 10.0
-"""How long Lambda lets a new environment initialise before the function's time-out counts."""
+"""Lambda's limit for the initialisation of a new environment, before the function's time-out."""
 
 
 @dataclass(kw_only=True, eq=False)
 class LostLaunches:
-    """Watches open rounds until what was launched for them has ended."""
+    """Watches open rounds until their launches have ended."""
 
     book: Book
     launches: Launches
     cache: TrajectoryCache
     cache_thread: OffLoop
     oldest_invocation_s: Callable[[], Awaitable[float | None]]
-    """Age of the oldest invocation in flight; None where nobody tells."""
+    """Age of the oldest invocation in flight; None if unknown."""
     now: Callable[[], float]
     function_timeout_s: float
     monotonic_s: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        # What is launched from here on is ours.
+        # Later launches are our own.
         self._began, self._began_at = self.monotonic_s(), self.now()
         self._earlier_ended = False
         self._watched: dict[AttemptKey, PlannedAttempt] = {}
         self._watching: asyncio.Task[None] | None = None
 
     async def watch_open_rounds(self) -> None:
-        """Watch every round that an earlier process has left open."""
+        """Watch every open round of an earlier process."""
         for record in self.book.with_status(("queued", "running", "stopping")):
             try:
                 for planned in await self.book.look(self._open_rounds, record):
@@ -68,7 +67,7 @@ class LostLaunches:
                 left_aside(record.job.job_id, error)
 
     def watch(self, planned: PlannedAttempt) -> None:
-        """Announce a plan's actors as lost once they cannot answer any more; harmless to repeat."""
+        """Announce a plan's actors as lost when they can no longer answer; harmless to repeat."""
         self._watched[planned.key] = planned
         if self._watching is None:
             self._watching = asyncio.ensure_future(self._watch())
@@ -80,7 +79,7 @@ class LostLaunches:
             await asyncio.wait([self._watching])
 
     def shown(self, job: Job) -> Job:
-        """Return a job with what it waits for, if it waits for launches of an earlier process."""
+        """Return a job with its reason to wait, if it waits for an earlier process's launches."""
         deadlines = [
             planned.planned_at + planned.plan.deadline_s
             for key, planned in [*self._watched.items()]
@@ -89,10 +88,7 @@ class LostLaunches:
         if self._earlier_ended or not deadlines:
             return job
         until = min(max(deadlines), self._began_at + self._longest_s)
-        reason = (
-            "actors launched before the scaler was restarted; those that bring nothing are then "
-            "launched again"
-        )
+        reason = "actors launched before the scaler's restart; missing actors are then relaunched"
         return job.model_copy(update={"waits_for": Wait(reason=reason, until=until)})
 
     def _open_rounds(self, record: JobRecord) -> Iterable[PlannedAttempt]:
@@ -104,7 +100,7 @@ class LostLaunches:
         return self.function_timeout_s + _LONGEST_INIT_S
 
     async def _watch(self) -> None:
-        """Look again and again until nothing is watched; while looks fail, ever more rarely."""
+        """Check repeatedly until nothing is watched, with a backoff on failures."""
         pause_s = _LOOK_S
         while self._watched:
             try:
@@ -113,7 +109,7 @@ class LostLaunches:
                         await self._look(planned)
                 pause_s = _LOOK_S
             except Exception as error:
-                # Whatever went wrong: without this task learners wait to their deadlines.
+                # Catch everything: without this task learners would wait until their deadlines.
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 _LOG.warning(
                     "lost launches not found out yet",
@@ -125,7 +121,7 @@ class LostLaunches:
         self._watching = None
 
     async def _earlier_launches_ended(self) -> bool:
-        """Whether nothing runs any more that was launched before this process began.
+        """Whether all launches from before this process have ended.
 
         Raises:
             LambdaApiError: The API cannot be reached or refuses.
@@ -138,7 +134,7 @@ class LostLaunches:
         return self._earlier_ended
 
     async def _look(self, planned: PlannedAttempt) -> None:
-        """Announce a launch and watch it no more, if nothing of its round flies from here."""
+        """Announce a launch and stop watching it, if none of its round is in flight here."""
         plan = planned.plan
         if self.launches.flying(plan.job_id, plan.round):
             return
@@ -147,16 +143,16 @@ class LostLaunches:
             if entry is not None and entry.result is None and entry.last.key == planned.key:
                 await self.cache_thread.run(self._announce, planned)
         except (CacheError, StoreError) as error:
-            # It stays watched, and keeps no other job waiting.
+            # It stays watched, without delaying other jobs.
             _LOG.debug("lost launch not announced yet", extra={"why": str(error)})
         else:
             self._watched.pop(planned.key, None)
 
     def _announce(self, planned: PlannedAttempt) -> None:
-        """Announce the actors of a plan that have neither brought a result nor failed.
+        """Announce a plan's actors that have neither a result nor a failure.
 
-        One that this attempt launched again has not failed in it because it failed before. One that
-        it did not may have failed for good, or have lost its result with the cache.
+        For an actor that this attempt relaunched, an earlier failure does not count. An actor that
+        it did not relaunch may have failed for good, or have lost its result with the cache.
         """
         plan = planned.plan
         known = {
@@ -166,7 +162,7 @@ class LostLaunches:
             or arrival.attempt >= plan.attempt
             or not planned.launched(arrival.mode, arrival.actor_index)
         }
-        # Episodes first: the last rollout makes the learner ask for all that vanished.
+        # Evaluation episodes first: after the last rollout the learner requests all vanished tasks.
         asked: list[tuple[Mode, int]] = [("evaluate", i) for i in plan.function_evaluations]
         asked += [("sample", index) for index in plan.function_actors]
         vanished = [actor for actor in asked if actor not in known]
@@ -177,11 +173,11 @@ class LostLaunches:
                 mode=mode,
                 actor_index=actor_index,
                 attempt=plan.attempt,
-                reason="it, or its result, was lost when a part of the system ended",
+                reason="it, or its result, was lost when a part of the system went away",
                 kind="vanished",
             )
         if vanished:
             _LOG.warning(
-                "actors vanished: the learner has them launched again",
+                "actors vanished: the learner will relaunch them",
                 extra={"job": plan.job_id, "round": plan.round, "actors": len(vanished)},
             )

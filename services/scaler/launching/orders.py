@@ -1,4 +1,4 @@
-"""What a stored plan launches."""
+"""The launch of a stored plan."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from shared.trajectory.rollout_tasks import rollout_tasks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOrder:
-    """A planned round, about to be launched: what of it runs on functions."""
+    """A planned round's tasks on functions."""
 
     plan: RoundPlan
     lease_id: str
@@ -25,7 +25,7 @@ class LaunchOrder:
 
     @classmethod
     def of(cls, planned: PlannedAttempt, job: Job) -> Self:
-        """Return what a plan launches: all of it, or what is to be launched again."""
+        """Return a plan's launch: all of it, or the relaunched part."""
         plan = planned.plan
         samples, evaluations = planned.samples, planned.evaluations
         actors, episodes = plan.function_actors, plan.function_evaluations
@@ -50,7 +50,7 @@ class LaunchOrder:
         return len(self.samples) + len(self.evaluations)
 
     def tasks(self) -> Iterator[RolloutTask]:
-        """Yield the Lambda events, rollouts first: the learner waits for those."""
+        """Yield the Lambda events, rollouts first, because the learner waits for them."""
         return rollout_tasks(
             self.job,
             self.plan,
@@ -61,7 +61,7 @@ class LaunchOrder:
 
 
 def longest_event_bytes(env: EnvironmentRef) -> int:
-    """Return the size of an actor's event with this environment, all else at its longest."""
+    """Return the largest size of an actor's event with this environment."""
     most = 2**63 - 1
     task = RolloutTask(
         mode="evaluate",

@@ -1,4 +1,4 @@
-"""The account's concurrency limit: remembered, shared among jobs, never asked for in a round."""
+"""The account's concurrency limit: cached, shared among jobs, never fetched during a round."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,11 +20,11 @@ class ConcurrencyQuota:
 
     @property
     def known(self) -> int | None:
-        """The limit as last seen; None when it never was."""
+        """The limit as last read; None if never."""
         return self._recent.known(None)
 
     async def limit(self) -> int:
-        """Return the limit, asking again when it was last seen too long ago.
+        """Return the limit, refreshed if it is too old.
 
         Raises:
             LambdaApiError: It was never seen and is not now.
@@ -32,7 +32,7 @@ class ConcurrencyQuota:
         return await self._recent.of(None)
 
     async def refresh(self) -> None:
-        """See to it that the limit is known, if it can be."""
+        """Try to read the limit."""
         try:
             await self.limit()
         except LambdaApiError as error:
@@ -41,22 +41,22 @@ class ConcurrencyQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency:
-    """How busy the account is."""
+    """The load on the account."""
 
     limit: int | None
     """Executions it may have in flight; None while unknown."""
     running_jobs: int
     others_in_flight: int
-    """Invocations of other jobs under way."""
+    """Other jobs' invocations in flight."""
     own_in_flight: int = 0
-    """Invocations of the job's other open rounds under way."""
+    """Invocations in flight of the job's other open rounds."""
 
     def granted(self, requested: int, *, open_rounds: int = 1) -> int:
         """Return how many actors a job may launch.
 
-        A job may always have its even share of the limit, and more while others leave it unused;
-        its rounds that are still in flight count against it, and none of those it keeps open may
-        take more than an even part of it. One actor is always granted.
+        A job may always use its even share of the limit, and more while others leave it unused. Its
+        rounds in flight count against it, and each open round is limited to an even part. One actor
+        is always granted.
         """
         if self.limit is None:
             return requested

@@ -1,8 +1,8 @@
-"""A job's running account: what is reserved, what is final, up to when time is billed.
+"""A job's running account: reserved money, final bills, and the end of billed time.
 
-Pure steps from one `JobRecord` to the next; whoever calls them writes the result with the ledger
-lines in one change. `Spending` also prices the time in which nobody asks for a plan: a learner that
-hangs, or is replaced again and again, keeps learner, cache and warm environments busy all the same.
+Pure steps from one `JobRecord` to the next; the caller writes the result with the ledger lines in
+one change. `Spending` also prices time without plans: a learner that hangs, or is replaced
+repeatedly, still occupies learner, cache and warm environments.
 """
 
 import math
@@ -36,15 +36,15 @@ Billed = tuple[JobRecord, tuple[LedgerLine, ...]]
 
 
 def warm_at_most(basis: CostBasis, num_environments: int, *, pinged: int = 0) -> CostBasis:
-    """Return the deployment's basis for a job that keeps no more than so many warm.
+    """Return the deployment's basis for a job with at most this many warm environments.
 
-    Others of its environments, `pinged` at most, are kept by pings.
+    At most `pinged` others are kept by pings.
     """
     return replace(basis, provisioned=min(basis.provisioned, num_environments), pinged=pinged)
 
 
 def stop_holding(record: JobRecord, until: float) -> JobRecord:
-    """Note that the learner let go of the job at `until`."""
+    """Note that the learner returned the job at `until`."""
     if record.accounted_until is None:
         return record
     held_s = max(0.0, until - record.accounted_until)
@@ -54,25 +54,25 @@ def stop_holding(record: JobRecord, until: float) -> JobRecord:
 
 
 def unbilled_s(record: JobRecord, now: float) -> float:
-    """Return for how long learners have held the job that is not billed yet.
+    """Return the unbilled time in which learners held the job.
 
-    A lease that ran out counts to its end.
+    An expired lease counts to its end.
     """
     return stop_holding(record, lease_end(record, now)).held_carry_s
 
 
 def lease_end(record: JobRecord, now: float) -> float:
-    """Return until when the learner has held the job by now: its lease may have run out.
+    """Return the end of the learner's hold so far: its lease may have expired.
 
-    A lease may seem to end later than now: it is of before the clock was set back.
+    A lease from before the clock was set back may seem to end later than now.
     """
     return now if record.lease is None else min(now, record.lease.expires_at)
 
 
 def started_by_pings(record: JobRecord, *, num: int) -> Change | None:
-    """Note that pings started so many environments; None where none of them is of use to the job.
+    """Note that pings started this many environments; None if they are of no use to the job.
 
-    It waits for the next bill, as lines belong to rounds.
+    The next bill includes them, because lines belong to rounds.
     """
     kept = min(num, kept_by_pings(record))
     if not kept:
@@ -81,7 +81,7 @@ def started_by_pings(record: JobRecord, *, num: int) -> Change | None:
 
 
 def land(record: JobRecord, key: AttemptKey, outcome: LaunchOutcome) -> JobRecord:
-    """Note the outcome of a launch, and what its functions took; harmless to repeat."""
+    """Note the outcome of a launch, and its functions' durations; harmless to repeat."""
     attempts = tuple(
         a.model_copy(update={"outcome": outcome})
         if a.outcome is None and (record.job.job_id, a.round, a.attempt, a.lease_id) == key
@@ -97,30 +97,31 @@ def land(record: JobRecord, key: AttemptKey, outcome: LaunchOutcome) -> JobRecor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """What a job is billed; where a projection is billed, time between rounds costs nothing."""
+    """A job's bill; in a projection, time between rounds costs nothing."""
 
     basis: CostBasis
     """Prices and sizes of the deployment."""
     clock: Clock
-    """What bills time-based items."""
+    """The clock for time-based items."""
     num_held: Callable[[], int] = field(default=lambda: 1)
-    """How many jobs learners hold: what is there once for all of them, cache and scaler, is billed
-    to each in equal parts. A budget is kept as if each paid the whole."""
+    """Number of leased jobs: they share the price of cache and scaler equally. Budgets assume that
+    each job pays the whole price.
+    """
 
     def clock_s(self, record: JobRecord, now: float) -> float:
         """Return the time on the clock that bills a job."""
         return record.projected_wall_s if self.clock == "projected" else now
 
     def execution_s(self, measured_s: float, *, memory_mb: int, timeout_s: float) -> float:
-        """Return for how long an execution is billed that took so long here."""
+        """Return the billed duration of an execution that took this long here."""
         if self.clock == "wall":
             return measured_s
         return projected_duration_s(measured_s, memory_mb=memory_mb, timeout_s=timeout_s)
 
     def begin_holding(self, record: JobRecord, now: float) -> JobRecord:
-        """Note that a learner took the job, after an earlier one may have been lost with it.
+        """Note that a learner took the job, possibly after a lost one.
 
-        From here on the job pays for the environments that are kept warm for it.
+        From now on the job pays for its warm environments.
         """
         carried = stop_holding(record, lease_end(record, now))
         updated: dict[str, object] = {"accounted_until": now}
@@ -139,11 +140,10 @@ class Spending:
         own_s: float = 0.0,
         through: int | None = None,
     ) -> Billed:
-        """Close the time of the attempts under way, and bill all about which all is known.
+        """Close the time of the open attempts, and bill the complete ones.
 
-        Every second is billed to one attempt: to the oldest that ends. While rounds are under way
-        and none of them ends, time is carried on to the next that does. Time outside any attempt is
-        billed at once.
+        Every second is billed to one attempt: the oldest that ends. While no open round ends, time
+        is carried over to the next end. Time outside any attempt is billed at once.
 
         Args:
             record: The job.
@@ -183,9 +183,9 @@ class Spending:
         return record, (*held, *settled)
 
     def end_job(self, record: JobRecord, now: float) -> Billed:
-        """Close a job's account: nobody trains it any more, what is known is billed.
+        """Close a job's account: it has no learner, and known costs are billed.
 
-        After its last plan a learner learns nothing: its time is waiting only.
+        After its last plan a learner only waits.
         """
         record, lines = self.end_round(record, now, learner_s=0.0)
         record, pings = self._settle_pings(record, record.job.progress.rounds)
@@ -206,7 +206,7 @@ class Spending:
         return book_lines(record.model_copy(update={"cold_pings": 0}), lines), lines
 
     def settle_ready(self, record: JobRecord) -> Billed:
-        """Replace the reservation of every attempt about which all is known by its bill."""
+        """Replace the reservation of every complete attempt by its bill."""
         bills, settled, waiting, costs = [], [], [], record.costs
         for attempt in record.open_attempts:
             bill = settle(attempt, self._shared(self._attempt_basis(record, attempt)), self.clock)
@@ -244,30 +244,30 @@ class Spending:
         return book_lines(record.model_copy(update=updated), lines), (*lines, *pings)
 
     def claimed_usd(self, record: JobRecord, now: float) -> float:
-        """Return what a job's budget has to pay for, whatever happens from here on.
+        """Return the amount to which a job's budget is committed.
 
-        Invariant, for rollouts and gradients alike: committed + closing <= budget. A plan is
-        written, and gradients are launched, only if it holds with them, and a learner is told to
-        end before it would not.
+        Invariant, for rollouts and gradients alike: committed + closing <= budget. Plans and
+        gradients are launched only if it still holds with them, and a learner is told to end before
+        it would fail.
         """
         return self.committed_usd(record, now) + record.closing_usd
 
     def committed_usd(self, record: JobRecord, now: float) -> float:
-        """Return what a job was billed, and what is set aside or, if that is more, owed by now."""
+        """Return a job's bill plus the larger of its reservations and its debts so far."""
         return record.settled_usd + max(record.reserved_usd, self.owed_usd(record, now))
 
     def owed_usd(self, record: JobRecord, now: float) -> float:
-        """Return what a job has not been billed yet, of time, actors and pings."""
+        """Return a job's unbilled costs of time, actors and pings."""
         if self.clock == "projected":
             return 0.0
         usd_per_s = self._job_basis(record).usd_per_s
         return self._open_usd(record) + unbilled_s(record, now) * usd_per_s
 
     def exhausted_at(self, record: JobRecord, now: float) -> float:
-        """Return from when on a job has no more left than its end may cost: it is told to end.
+        """Return when only the cost of a job's end is left, so that it is told to end.
 
-        A round's reservation has room for its deadline and the learner's own time: within those it
-        is never so.
+        That never happens within a round's reservation, which covers its deadline and the learner's
+        time.
 
         Returns:
             Unix seconds, as `spent_at`.
@@ -275,10 +275,10 @@ class Spending:
         return self._used_up_at(record, now, left_usd=record.closing_usd)
 
     def spent_at(self, record: JobRecord, now: float) -> float:
-        """Return when nothing is left of a job's budget, if nothing else happens to it.
+        """Return when a job's budget will be used up without further events.
 
         Returns:
-            Unix seconds; infinity if its lease ran out before that.
+            Unix seconds; infinity if its lease expires before.
         """
         return self._used_up_at(record, now, left_usd=0.0)
 
@@ -296,7 +296,7 @@ class Spending:
         return math.inf if ran_out and used_up_at > lease_end(record, now) else used_up_at
 
     def _open_usd(self, record: JobRecord) -> float:
-        """Return what is open costs, but for time that is not closed yet."""
+        """Return the cost of open attempts, except for time that is not closed yet."""
         usd = sum(gradients.reserved_usd for gradients in record.open_gradients)
         usd += record.cold_pings * self._job_basis(record).cold_ping_usd
         for attempt in record.open_attempts:
@@ -306,7 +306,7 @@ class Spending:
         return usd
 
     def _job_basis(self, record: JobRecord) -> CostBasis:
-        """Return the basis for one job, as it is now."""
+        """Return one job's current basis."""
         basis = self._learner_basis(record.job)
         return warm_at_most(basis, kept_warm(record), pinged=kept_by_pings(record))
 
@@ -317,7 +317,7 @@ class Spending:
         return warm_at_most(basis, kept, pinged=attempt.pinged)
 
     def _shared(self, basis: CostBasis) -> CostBasis:
-        """Return the basis with a job's part of what jobs share; a projection has one job."""
+        """Return the basis with a job's share of common costs; a projection has one job."""
         parts = max(1, self.num_held()) if self.clock == "wall" else 1
         return replace(
             basis,

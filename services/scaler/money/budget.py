@@ -1,12 +1,12 @@
-"""The hard cap on spending: the next round is priced at its worst before it is launched.
+"""The hard cap on spending: the next round is priced at its worst case before launch.
 
     committed     spent, and set aside for rounds whose bill is not final, or owed by them if more
   + this round    every invocation runs to the time-out twice, the learner waits to the deadline
   + closing       the job's end: the final evaluation, if it wants one, and the learner's last work
   <= budget_usd
 
-Because every round leaves room for the closing, a job that ends for lack of money still ends in
-order, with its final evaluation.
+Because every round reserves the closing, a job that runs out of money still ends in order, with its
+final evaluation.
 """
 
 from collections.abc import Iterable
@@ -24,14 +24,14 @@ from shared.money.costs import CostBasis, deadline_s, worst_case_round_usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPricing:
-    """What turns a number of invocations into a worst case."""
+    """The pricing of invocations at their worst case."""
 
     basis: CostBasis
     deadline_slack_s: float
     learner_allowance_s: float
 
     def after(self, longest_learner_s: float) -> Self:
-        """Return the pricing of a job whose learner has needed so long for a round of its own.
+        """Return the pricing of a job whose learner took this long for its part of a round.
 
         The next one may take twice as long.
         """
@@ -39,11 +39,11 @@ class RoundPricing:
         return replace(self, learner_allowance_s=allowance_s)
 
     def with_learner(self, kind: LearnerKind, task: LearnerTask = DEPLOYMENTS_TASK) -> Self:
-        """Return the pricing of a job with such a learner in such a task."""
+        """Return the pricing of a job with this learner and task."""
         return replace(self, basis=self.basis.with_learner(kind, task))
 
     def with_warm(self, num_environments: int, *, pinged: int) -> Self:
-        """Return the pricing of a job that keeps no more than so many warm, and pings others."""
+        """Return the pricing of a job with at most this many warm environments, others pinged."""
         return replace(self, basis=warm_at_most(self.basis, num_environments, pinged=pinged))
 
     def deadline_s(self, num_invocations: int) -> float:
@@ -55,9 +55,9 @@ class RoundPricing:
         )
 
     def worst_case_usd(self, num_invocations: int, *, own: int = 0) -> float:
-        """Return the most a round can cost; without actors nobody waits for a deadline.
+        """Return the worst case of a round; without actors there is no wait for a deadline.
 
-        Those on the learner's own cores cost nothing but that wait.
+        Own actors cost only that wait.
         """
         waits = num_invocations + own > 0
         return worst_case_round_usd(
@@ -70,27 +70,27 @@ class RoundPricing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Affordable:
-    """What of a round the budget allows; no actors at all when it does not allow the smallest."""
+    """The affordable part of a round; no actors if even the smallest is too expensive."""
 
     num_actors: int = 0
     num_evaluations: int = 0
     reserve_usd: float = 0.0
     note: str = ""
-    """What was cut and why; empty when nothing was."""
+    """The cuts and their reason; empty for none."""
 
 
 def closing_usd(spec: JobSpec, pricing: RoundPricing) -> float:
-    """Return what every round leaves for the end of the job."""
+    """Return the amount that every round reserves for the end of the job."""
     return pricing.worst_case_usd(final_evaluations(spec))
 
 
 def final_evaluations(spec: JobSpec) -> int:
-    """Return how many episodes the evaluation after the last update has."""
+    """Return the number of episodes in the evaluation after the last update."""
     return spec.evaluation.episodes if spec.evaluation.every_rounds else 0
 
 
 def least_pricing(spec: JobSpec, learner: LearnerKind, pricing: RoundPricing) -> RoundPricing:
-    """Return the pricing of a job that keeps as few environments warm as its budget may force."""
+    """Return the pricing of a job with the fewest warm environments that its budget may force."""
     priced = pricing.with_learner(learner, spec.learner_task)
     return priced.with_warm(least_warm(spec), pinged=_pinged(spec))
 
@@ -98,14 +98,14 @@ def least_pricing(spec: JobSpec, learner: LearnerKind, pricing: RoundPricing) ->
 def most_pricing(
     spec: JobSpec, learners: Iterable[LearnerKind], pricing: RoundPricing
 ) -> RoundPricing:
-    """Return the pricing of a job with the dearest of these learners and all it may keep warm."""
+    """Return the pricing of a job with the most expensive learner and all its warm environments."""
     priced = [pricing.with_learner(learner, spec.learner_task) for learner in learners]
     dearest = max(priced, key=lambda each: each.basis.learner_usd_per_s)
     return dearest.with_warm(most_warm(spec), pinged=_pinged(spec))
 
 
 def _pinged(spec: JobSpec) -> int:
-    """Return how many environments of a job are pinged at most."""
+    """Return the most environments of a job that are pinged."""
     return spec.actors.max if spec.warm in ("reuse", "auto") else 0
 
 
@@ -125,16 +125,16 @@ def affordable_round(
     own: int = 0,
     own_evaluations: int = 0,
 ) -> Affordable:
-    """Return the largest round within the budget, between the job's fewest actors and `num_actors`.
+    """Return the largest affordable round, between the job's fewest actors and `num_actors`.
 
     `own` of the actors, and `own_evaluations`, run on the learner's own cores, in its time.
 
-    Evaluation episodes are given up before the smallest number of actors is. That is `num_actors`
-    when the account's concurrency allows even less than the job's fewest.
+    Evaluation episodes are dropped before the fewest actors. That number is `num_actors` if the
+    account's concurrency allows less than the job's fewest.
     """
     fewest = max(0, min(spec.actors.min, num_actors) - own)
     room_usd = spec.stop.budget_usd - committed_usd - closing_usd(spec, pricing)
-    # Reserved when its functions are launched; until then nothing else may take it.
+    # Reserved when its functions are launched; until then nothing else may use it.
     room_usd -= worst_update_usd(spec, pricing.basis)
     for episodes in dict.fromkeys((num_evaluations - own_evaluations, 0)):
         here = own + own_evaluations
@@ -155,7 +155,7 @@ def affordable_round(
 def affordable_closing(
     spec: JobSpec, pricing: RoundPricing, *, committed_usd: float, own: bool = False
 ) -> Affordable:
-    """Return the final evaluation, or none when the budget does not allow it whole.
+    """Return the final evaluation, or none if the budget does not cover it.
 
     `own` says that it runs on the learner's own cores.
     """
@@ -174,7 +174,7 @@ def affordable_closing(
 def _most_functions(
     fewest: int, most: int, episodes: int, own: int, room_usd: float, pricing: RoundPricing
 ) -> int | None:
-    """Return the largest affordable number in [fewest, most], None when there is none."""
+    """Return the largest affordable number in [fewest, most]; None without one."""
     low, high = fewest - 1, most
     while low < high:  # the price grows with the number of actors
         middle = (low + high + 1) // 2

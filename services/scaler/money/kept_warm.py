@@ -1,18 +1,18 @@
 """How many environments a job keeps warm: as many as one of its rounds can still need.
 
-They are billed while they are kept, used or not: 64 of them cost as much as a small learner. The
-boosting score decays (section 5.3), so what a job can still ask for falls with every round, and is
-known ahead. A policy that is switched, or a job that goes back to an older checkpoint, may want
-more again. AWS bills warm environments in steps of five minutes: the number changes no sooner than
-that after it last did, unless the budget has no room otherwise.
+They are billed while they are warm, used or not: 64 of them cost as much as a small learner. The
+boosting score decays (section 5.3), so a job's largest possible request falls with every round, and
+is known in advance. After a switch of policy, or a return to an older checkpoint, it may rise
+again. AWS bills warm environments in steps of five minutes, so the number changes at most that
+often, unless the budget requires it.
 
-Jobs with `warm: reuse` rely on environments of earlier rounds instead, which are pinged when they
-idle, and those with `none` on nothing else. A job with `auto` begins with reuse; whoever plans a
-round says which way costs it less by then.
+Jobs with `warm: reuse` use environments of earlier rounds, which are pinged when idle; jobs with
+`none` use them without pings. A job with `auto` starts with reuse; planning a round determines the
+cheaper method.
 
-Jobs whose rounds overlap keep their range's most: time is billed to the oldest round that ends, and
-a number that changes while several are under way would be billed to the wrong one. So `auto` is
-reuse there.
+Jobs with overlapping rounds keep their range's maximum: time is billed to the oldest round that
+ends, so a change while several are open would be billed to the wrong round. So `auto` means reuse
+there.
 """
 
 from dataclasses import dataclass
@@ -30,19 +30,19 @@ BILLING_STEP_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmNumbers:
-    """Numbers of environments a round may be planned with."""
+    """Numbers of warm environments for the plan of a round."""
 
     usual: int
     more: int | None
-    """As many as it may need, where that is more than are kept."""
+    """The number it may need, if more than the current number."""
     fewer: tuple[int, ...]
-    """For a round the budget has no room for otherwise; the largest first."""
+    """Smaller numbers for a round that is otherwise too expensive; largest first."""
 
 
 def most_needed(job: Job, round_index: int) -> int:
     """Return the most environments a round of the job can need, or any later one.
 
-    These are actors, whatever is measured, and the episodes of an evaluation beside them.
+    These are its actors, for any measurement, plus the episodes of an evaluation.
     """
     actors = job.spec.actors
     if job.spec.open_rounds > 1:
@@ -55,30 +55,30 @@ def most_needed(job: Job, round_index: int) -> int:
 
 
 def least_warm(spec: JobSpec) -> int:
-    """Return how few environments a job keeps warm where its budget has no room for more."""
+    """Return the fewest warm environments of a job with a tight budget."""
     if not spec.provisions:
         return 0
     return spec.actors.max if spec.open_rounds > 1 else spec.actors.min
 
 
 def most_warm(spec: JobSpec) -> int:
-    """Return how many environments a job keeps warm at most, whatever it measures."""
+    """Return the most warm environments of a job, for any measurement."""
     may_provision = spec.provisions or (spec.warm == "auto" and spec.open_rounds == 1)
     return spec.actors.max if may_provision else 0
 
 
 def kept_warm(record: JobRecord) -> int:
-    """Return how many environments a job keeps warm, as far as the deployment does."""
+    """Return the number of a job's warm environments, within the deployment's limit."""
     if record.warm is not None:
         return record.warm
     if any(a.kept_warm is None and a.held_s is None for a in record.open_attempts):
-        # A round of an earlier version is under way, which kept the range's most.
+        # An open round of an earlier version kept the range's maximum.
         return record.job.spec.actors.max
     return most_needed(record.job, record.job.progress.rounds) if record.job.spec.provisions else 0
 
 
 def kept_by_pings(record: JobRecord) -> int:
-    """Return how many environments of earlier rounds are to be kept by pings, at most."""
+    """Return the most environments of earlier rounds to keep by pings."""
     if record.only_own:
         return 0
     way = record.job.spec.warm
@@ -88,7 +88,7 @@ def kept_by_pings(record: JobRecord) -> int:
 
 
 def to_provision(job: Job, round_index: int, use: WarmUse, basis: CostBasis) -> int:
-    """Return how many environments a job should have provisioned from a round on."""
+    """Return the number of provisioned environments of a job from a round on."""
     needed = most_needed(job, round_index)
     if job.spec.provisions:
         return needed
@@ -97,12 +97,12 @@ def to_provision(job: Job, round_index: int, use: WarmUse, basis: CostBasis) -> 
 
 
 def warm_numbers(record: JobRecord, needed: int, *, at: float) -> WarmNumbers:
-    """Return with how many warm environments a round may be planned that should have `needed`.
+    """Return the possible numbers of warm environments for a round that needs `needed`.
 
     `at` is in seconds on the clock that bills the job, as `keeping` was given.
     """
     kept = kept_warm(record)
-    # A change that seems to come is of before the clock was set back.
+    # A change in the future is from before the clock was set back.
     paid = 0 <= at - record.warm_since < BILLING_STEP_S
     usual = kept if paid else min(needed, kept)
     fewer = (min(needed, usual), min(least_warm(record.job.spec), usual))
@@ -114,9 +114,9 @@ def warm_numbers(record: JobRecord, needed: int, *, at: float) -> WarmNumbers:
 
 
 def keeping(record: JobRecord, num: int, *, at: float, provisioned: int) -> JobRecord:
-    """Return the job's record with so many environments kept warm.
+    """Return the job's record with this many warm environments.
 
-    Those that are let go of are there for no later round. `at` is in seconds on the clock that
+    Released environments are not available to later rounds. `at` is in seconds on the clock that
     bills the job; the deployment keeps `provisioned` warm at most.
     """
     if num == record.warm:

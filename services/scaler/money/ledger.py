@@ -1,9 +1,9 @@
-"""The bill: what a launched round cost, line by line, once everything about it is known.
+"""The bill: the cost of a complete round, line by line.
 
 A round's worst case is reserved when it is planned. The reservation is replaced by lines when two
 things are known: the outcome of every invocation, and how long the learner was busy with the round.
-Two clocks can bill the time-based items. `wall` takes the time that passed. `projected` takes the
-time the same round would have taken on AWS, for runs on one machine.
+Time-based items use one of two clocks. `wall` is the elapsed time. `projected` is the round's
+estimated time on AWS, for runs on one machine.
 """
 
 import math
@@ -51,18 +51,19 @@ class Settlement:
 
     lines: tuple[LedgerLine, ...]
     billed_s: float
-    """For how long the job is billed what is paid by the second."""
+    """Billed seconds of time-based items."""
     projected_s: float
-    """How long the round takes on AWS."""
+    """Duration of the round on AWS."""
     serverful_s: float
-    """How long it takes on the paper's servers."""
+    """Duration on the paper's servers."""
     server_s: dict[str, float]
-    """How long on one server, by its size."""
+    """Duration on one server, by its size."""
     busy_gb_s: float
     """Billed GB-seconds of its executions."""
     lost: int | None
-    """Environments that were gone although the job had started as many before; None where it did
-    not rely on them."""
+    """Environments that were gone although the job had started as many before; None if it did not
+    rely on them.
+    """
 
     @property
     def amount_usd(self) -> float:
@@ -71,7 +72,7 @@ class Settlement:
 
 
 def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement | None:
-    """Return the bill of one launched (round, attempt), or None while something is unknown."""
+    """Return the bill of one launched (round, attempt), or None while it is incomplete."""
     outcome, learner_s, held_s = attempt.outcome, attempt.learner_s, attempt.held_s
     if outcome is None or learner_s is None or held_s is None:
         return None
@@ -91,15 +92,15 @@ def settle(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> Settlement |
 
 
 def _lost(attempt: OpenAttempt, outcome: LaunchOutcome, clock: Clock) -> int:
-    """Return how many environments started beyond those that the job never had before.
+    """Return how many restarted environments the job had already started before.
 
-    Where a projection is billed, those that start are another machine's, which say nothing of AWS.
+    In a projection, cold starts are the local machine's and say nothing about AWS.
     """
     return 0 if clock == "projected" else max(0, outcome.counts.cold_starts - attempt.cold)
 
 
 def executions_usd(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> float:
-    """Return what an attempt's executions cost; while that is not known, what they may cost."""
+    """Return the cost of an attempt's executions, or its upper bound while unknown."""
     if attempt.outcome is None:
         return worst_case_launch_usd(attempt.num_invocations, basis)
     measured = _measured(attempt, attempt.outcome, learner_s=0.0, clock=clock)
@@ -117,7 +118,7 @@ def _measured(
         requests=outcome.requests,
         learner_s=learner_s,
         warm=attempt.warm,
-        # What Lambda bills has its cold starts in it already; what never ran has none.
+        # Lambda's bill already includes cold starts; tasks that never ran have none.
         cold=min(attempt.cold, outcome.requests) if clock == "projected" else 0,
         launch_s=outcome.counts.launch_s or 0.0,
         overhead_s=attempt.overhead_s,
@@ -128,18 +129,18 @@ def _measured(
 
 
 def settle_held(round_index: int, held_s: float, basis: CostBasis) -> tuple[LedgerLine, ...]:
-    """Return the bill of time in which a learner held the job outside any round."""
+    """Return the bill of a learner's time outside any round."""
     return ledger_lines(held_items(held_s, basis), round_index=round_index, attempt=0)
 
 
 def cold_ping_lines(round_index: int, num: int, basis: CostBasis) -> tuple[LedgerLine, ...]:
-    """Return the bill of environments that pings found gone, and started."""
+    """Return the bill of environments that pings found gone and restarted."""
     item = BillItem("pings", num, "request", basis.cold_ping_usd)
     return ledger_lines([item], round_index=round_index, attempt=0)
 
 
 def worst_outcome(num_invocations: int, *, timeout_s: float) -> LaunchOutcome:
-    """Return what is billed for invocations nobody knows the end of: two full executions each."""
+    """Return the bill of invocations with an unknown end: two full executions each."""
     executions = EXECUTIONS_PER_TASK * num_invocations
     slowest_s = EXECUTIONS_PER_TASK * timeout_s if num_invocations else 0.0
     return LaunchOutcome(
@@ -167,13 +168,13 @@ def assumptions(
     open_rounds: int = 1,
     compared: bool = True,
 ) -> tuple[str, ...]:
-    """Return in words what a bill takes for granted, and what the comparison with servers does."""
+    """Return the assumptions of a bill and of the comparison with servers, in words."""
     prices, *projected = projection_assumptions(basis)
     measured = (
         "Learner, cache, scaler and provisioned concurrency are billed for the wall time in which "
         "learners hold the job, from lease to end.",
-        "Cache and scaler are shared: each job that a learner holds when a round is billed has an "
-        "equal part of their price.",
+        "Cache and scaler are shared: when a round is billed, each leased job pays an equal part "
+        "of their price.",
         "Actor durations are the billed durations Lambda reports.",
     )
     overlap = (
@@ -184,7 +185,7 @@ def assumptions(
         prices,
         f"The learner is billed as one {learner_instance}."
         if basis.learner_usd_per_s
-        else "The learner is a program of your own, which is not billed.",
+        else "The learner is your own program, which is not billed.",
         *(measured if clock == "wall" else projected),
         *(overlap if clock == "projected" and open_rounds > 1 else ()),
         "An invocation whose end is unknown is billed as two executions up to the time-out.",
@@ -199,16 +200,17 @@ def assumptions(
 
 def _warm_assumptions(basis: CostBasis, warm: Warm) -> tuple[str, ...]:
     provisioned = (
-        "As many environments are kept warm as a round can still need: fewer once in five minutes, "
-        "as that falls.",
+        "Warm environments are as many as a round can still need; the number falls at most every "
+        "five minutes.",
         "Provisioned concurrency is billed by the second, although AWS rounds the time it is "
         "configured up to 5 minutes.",
     )
     pinged = (
-        f"Idle environments are pinged every {basis.ping_every_s:g} s. All a round can still need "
-        "are billed as if they were, and none is taken for let go of meanwhile.",
+        f"Idle environments are pinged every {basis.ping_every_s:g} s. All environments that a "
+        "round can still need are billed as if pinged, and none is assumed to be removed "
+        "meanwhile.",
     )
-    dropped = ("Environments that a round leaves idle are taken for let go of.",)
+    dropped = ("Environments that a round leaves idle are assumed to be removed.",)
     return {
         "provisioned": provisioned,
         "reuse": pinged,
@@ -220,7 +222,7 @@ def _warm_assumptions(basis: CostBasis, warm: Warm) -> tuple[str, ...]:
 def ledger_lines(
     items: Iterable[BillItem], *, round_index: int, attempt: int
 ) -> tuple[LedgerLine, ...]:
-    """Return one line per item there is any of."""
+    """Return one line per non-zero item."""
     return tuple(
         LedgerLine(
             round=round_index,
@@ -237,12 +239,12 @@ def ledger_lines(
 
 
 _MAX_JOBS = 64
-"""Jobs whose sums are kept; of a job of 1,000 rounds they take 100 KB."""
+"""Jobs with cached sums; they take 100 KB for a job of 1,000 rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What a job has been billed, in dollars."""
+    """A job's bill, in dollars."""
 
     num_lines: int = 0
     by_round: Mapping[int, float] = field(default_factory=dict)
@@ -250,14 +252,14 @@ class Sums:
 
 
 class LedgerTally:
-    """Sums of the ledgers of the jobs that are looked at. Thread-safe: sums are never changed."""
+    """Sums of the ledgers of viewed jobs. Thread-safe: sums are immutable."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
         self._tallies: dict[str, Sums] = {}
 
     def of(self, job_id: str) -> Sums:
-        """Return the sums of a job's ledger as it is now."""
+        """Return the current sums of a job's ledger."""
         known = self._tallies.get(job_id, Sums())
         lines = self._book.lines(job_id, skip=known.num_lines)
         if not lines:

@@ -119,9 +119,13 @@ GAUSSIAN = environment((4,)).model_copy(
         (environment((84, 84, 4)), {}, "observes images"),
         (environment((4,)), {}, "has discrete actions"),
         (GAUSSIAN, {"hidden_sizes": ()}, "without hidden layers"),
-        (GAUSSIAN, {"value_hidden_sizes": (8,)}, "value_hidden_sizes apart from hidden_sizes"),
-        (GAUSSIAN, {"activation": "relu"}, "another network than plain tanh layers"),
-        (GAUSSIAN, {"layer_norm": True}, "another network than plain tanh layers"),
+        (
+            GAUSSIAN,
+            {"value_hidden_sizes": (8,)},
+            "value_hidden_sizes that differ from hidden_sizes",
+        ),
+        (GAUSSIAN, {"activation": "relu"}, "a network other than plain tanh layers"),
+        (GAUSSIAN, {"layer_norm": True}, "a network other than plain tanh layers"),
     ],
 )
 def test_functions_are_refused_what_they_cannot_learn(

@@ -42,7 +42,7 @@ def test_where_there_is_one_number_to_choose_no_policy_is_asked(scaler: Scaler) 
     job = scaler.submit(actors={"min": 4, "max": 4})
     path = f"/v1/jobs/{job.job_id}/scaling"
     for scaling, field, words in (
-        ({"policy": "hydrozoa"}, "scaling.policy", "with 4 actors and keeps that range"),
+        ({"policy": "hydrozoa"}, "scaling.policy", "with exactly 4 actors and keeps that range"),
         ({"policy": "fixed", "num_actors": 5}, "scaling.num_actors", "it was submitted with"),
     ):
         refused = scaler.http.post(path, json={"scaling": scaling})

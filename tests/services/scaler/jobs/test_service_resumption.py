@@ -196,7 +196,7 @@ def test_a_job_whose_rounds_are_done_resumes_only_with_more_of_them(
     scaler.finish(lease, status=status, stop_reason=stop_reason)
     path = f"/v1/jobs/{lease.job.job_id}/resume"
     assert scaler.http.post(path).json()["errors"] == [
-        {"field": "max_rounds", "message": "rounds done already: 1; ask for more than that"}
+        {"field": "max_rounds", "message": "rounds done already: 1; use a larger number"}
     ]
     resumed = scaler.http.post(path, json={"max_rounds": 2}).json()
     assert (resumed["status"], resumed["stop_reason"], resumed["finished_at"]) == (
@@ -236,7 +236,7 @@ def test_a_job_whose_run_folder_is_gone_makes_its_rounds_again_only_if_that_is_s
     shutil.rmtree(scaler.runs_dir / job.job_id)
     refused = scaler.http.post(resume)
     assert refused.status_code == 409
-    assert "would make its rounds again, and bill them again (1 so far)" in refused.json()["detail"]
+    assert "that repeats and bills its rounds again (1 so far)" in refused.json()["detail"]
     assert "--from-scratch" in refused.json()["detail"]
     assert scaler.job(job.job_id).status == "stopped"
     both = {"from_scratch": True, "fresh_schedule": True}

@@ -88,7 +88,7 @@ def test_a_target_without_evaluations_is_refused_but_a_job_that_has_one_is_read(
     spec = {"stop": {"target_return": 300.0}, "evaluation": {"every_rounds": 0}}
     (error,) = problem(scaler, spec).errors
     assert error.field == "stop.target_return"
-    assert error.message.startswith("300 needs evaluations to compare with, but ")
+    assert error.message.startswith("300 needs evaluations, but ")
     assert "evaluation.every_rounds is 0" in error.message
     assert JobSpec.model_validate(spec).stop.target_return == 300.0
     scaler.submit(stop=spec["stop"], evaluation={"every_rounds": 1})

@@ -89,7 +89,7 @@ def test_what_an_earlier_scaler_launched_is_lost_once_nothing_as_old_runs(
         with start_scaler() as scaler:
             waits = scaler.job(job.job_id).waits_for
             assert waits is not None
-            assert "launched before the scaler was restarted" in waits.reason
+            assert "launched before the scaler's restart" in waits.reason
             assert len(cache.answered(job.job_id, 0)) == 1
             lambdas.oldest_invocation_s = 0.0
             told = announced(cache, job, 5)

@@ -109,7 +109,7 @@ def test_its_bill_has_no_line_of_a_learner(scaler: Scaler) -> None:
     assert cost.settled_usd > 0
     assert "lambda_duration" in cost.by_item
     assert "learner" not in cost.by_item
-    assert "The learner is a program of your own, which is not billed." in cost.assumptions
+    assert "The learner is your own program, which is not billed." in cost.assumptions
     assert {each.learner_instance for each in cost.serverful} <= {"p3.2xlarge"}
 
 
@@ -126,7 +126,7 @@ def test_a_client_that_falls_silent_loses_the_job_which_ends_by_itself(
         assert response.status_code in (404, 409)
         resumed = scaler.http.post(f"/v1/jobs/{job.job_id}/resume")
         assert resumed.status_code == 409
-        assert "open another ActorPool" in Problem.model_validate_json(resumed.content).detail
+        assert "open a new ActorPool" in Problem.model_validate_json(resumed.content).detail
 
 
 def test_one_that_nobody_comes_for_ends_likewise(start_scaler: StartScaler) -> None:
