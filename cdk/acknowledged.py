@@ -1,6 +1,6 @@
-"""Findings of cdk-nag that stand, each with the reason.
+"""Accepted findings of cdk-nag, each with its reason.
 
-Everything else it finds fails the synthesis.
+All other findings fail the synthesis.
 """
 
 from collections.abc import Iterable
@@ -80,7 +80,7 @@ _REASONS = {
 
 
 def acknowledge_findings(stack: Stack, stores: Stores, families: Iterable[str]) -> None:
-    """Acknowledge, for the construct that has it, each finding that is meant to be.
+    """Acknowledge each accepted finding at its construct.
 
     `families` are those of the learners' tasks.
     """
@@ -131,7 +131,7 @@ def _logical_id(stack: Stack, construct: IConstruct) -> str:
 
 
 def _find(stack: Stack, path: str) -> IConstruct | None:
-    """Return a construct, None where the configuration leaves it out."""
+    """Return a construct; None if the configuration omits it."""
     found: IConstruct | None = stack
     for name in path.split("/"):
         found = found.node.try_find_child(name) if found is not None else None

@@ -1,4 +1,4 @@
-"""The users' door: an HTTPS endpoint in front of the scaler, throttled and logged.
+"""The users' HTTPS endpoint in front of the scaler, throttled and logged.
 
 API Gateway ends TLS and finds the scaler through Cloud Map, so that there is no load balancer to
 pay for and nothing of ours listens to the internet. The token is checked by the scaler; with `iam`
@@ -27,7 +27,7 @@ _ROUTES = (
     ("/readyz", apigateway.HttpMethod.GET),
     ("/openapi.json", apigateway.HttpMethod.GET),
 )
-"""What is let through: the pages, the API, and whether it lives; metrics stay inside."""
+"""Public routes: the pages, the API and its health; metrics stay inside."""
 
 _LOGGED = {
     "time": "requestTime",
@@ -86,7 +86,7 @@ class ApiEndpoint(Construct):
 
 
 def _log_access(stage: apigateway.HttpStage, log_group: logs.LogGroup) -> None:
-    """Log who asked for what and how it went; never a header or a query, which may hold secrets."""
+    """Log callers, paths and outcomes, but no headers or queries, which may contain secrets."""
     resource = stage.node.default_child
     assert isinstance(resource, apigateway.CfnStage)
     resource.access_log_settings = apigateway.CfnStage.AccessLogSettingsProperty(

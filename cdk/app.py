@@ -1,4 +1,4 @@
-"""The CDK app: `python -m cdk.app`, by itself or below the `cdk` command line.
+"""The CDK app: `python -m cdk.app`, alone or called by the `cdk` command line.
 
 Exit codes: 0 when the assembly is written, 2 when the context cannot be deployed (the message
 names what to change).
@@ -63,10 +63,10 @@ def build_app(*, context: Mapping[str, object] | None = None, outdir: str | None
 
 
 def configured() -> NitroConfig:
-    """Return what the context on disk asks for.
+    """Return the configuration in the context on disk.
 
     Raises:
-        ConfigError: It describes nothing that can be deployed.
+        ConfigError: It is not a valid deployment.
     """
     return read_config(_file_context().get(CONTEXT_KEY))
 
@@ -96,19 +96,19 @@ def _file_context() -> dict[str, object]:
 def _warn(
     stack: NitroStack, config: NitroConfig, region: str | None, learner_types: tuple[str, ...]
 ) -> None:
-    """Say what may be meant otherwise; nothing of it stops synthesis."""
+    """Print warnings that do not stop the synthesis."""
     if config.learner_instance_types and not learner_types:
         Validations.of(stack).add_warning(
             "nitro:no-gpu",
             f"the account can start none of {', '.join(config.learner_instance_types)}: the stack "
-            "has no learner with a GPU and refuses jobs that want one (nitro doctor --aws)",
+            "has no learner with a GPU and refuses jobs that need one (nitro doctor --aws)",
         )
     table = config.price_table
     if region is not None and region != table.region:
         Validations.of(stack).add_warning(
             "nitro:prices",
-            f"bills and budgets go by the prices of {table.region}, this is for {region}: where it "
-            "is dearer, a budget is passed; set `prices` (docs/operations.md)",
+            f"bills and budgets use the prices of {table.region}, but the stack is for {region}: "
+            "higher prices there exceed budgets; set `prices` (docs/operations.md)",
         )
 
 

@@ -1,6 +1,6 @@
-"""Containers: images built from the repository's root, and what the services' have in common.
+"""Containers: images built from the repository's root, and common settings of the services.
 
-No container runs as root, has a file system to write to, or goes without a pulse.
+No container runs as root or has a writable file system, and each has a health check.
 """
 
 import re
@@ -17,7 +17,7 @@ from shared.deployment.config import NitroConfig
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 USER = "10001:10001"
-"""The images' own user; said here as well, so that an image without one cannot run as root."""
+"""The images' user; repeated here, so that an image without one cannot run as root."""
 _PLATFORMS = {"x86_64": assets.Platform.LINUX_AMD64, "arm64": assets.Platform.LINUX_ARM64}
 _COPY = re.compile(r"^COPY (?!--)(.+) \S+$", re.MULTILINE)
 """Sources of what is copied from the repository."""
@@ -60,7 +60,7 @@ def service_image(
 
 
 def fargate_platform(config: NitroConfig) -> ecs.RuntimePlatform:
-    """Return what Fargate tasks run on."""
+    """Return the platform of Fargate tasks."""
     kinds = {"x86_64": ecs.CpuArchitecture.X86_64, "arm64": ecs.CpuArchitecture.ARM64}
     return ecs.RuntimePlatform(
         cpu_architecture=kinds[config.architecture],
@@ -109,7 +109,7 @@ def _chosen(config: NitroConfig, *names: str) -> dict[str, str]:
 
 
 def _all_but_copied(dockerfile: str) -> list[str]:
-    """Return what follows `.dockerignore`: a change of other files must not make a new image.
+    """Return ignore rules beyond `.dockerignore`: other files must not change the image.
 
     Without a word CDK would lose a Dockerfile below the root.
     """

@@ -1,4 +1,4 @@
-"""Ends what a stack runs before it is taken down.
+"""Ends a stack's tasks and machines before its deletion.
 
 CloudFormation deletes the capacity provider first and then waits for ever for a machine that it has
 left on. ECS keeps a machine for some 15 minutes after its last task, so destroying a stack soon
@@ -31,7 +31,7 @@ def drain(
     until = time.monotonic() + _LONGEST_S
     told: list[str] = []
     while True:
-        # A scaler that is ending can run one more learner, so every look turns all off.
+        # An ending scaler can start one more learner, so every poll turns all off.
         left = _services_left(found, region) + _tasks_left(found, region)
         left += _machines_left(found, region)
         if not left:
@@ -76,7 +76,7 @@ def _services_left(found: dict[str, list[str]], region: str | None) -> list[str]
 
 
 def _tasks_left(found: dict[str, list[str]], region: str | None) -> list[str]:
-    """Stop the cluster's tasks, which no service may have; return those that are still there."""
+    """Stop the cluster's standalone tasks; return those that are still there."""
     client = boto3.client("ecs", region_name=region)
     left = []
     for cluster in found[_CLUSTER]:

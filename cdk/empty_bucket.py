@@ -1,4 +1,4 @@
-"""Ends what runs and empties the bucket: `python -m cdk.empty_bucket`, `make destroy`'s first step.
+"""Ends tasks and empties the bucket: `python -m cdk.empty_bucket`, `make destroy`'s first step.
 
 CloudFormation removes no bucket that holds anything, and the CDK's own way around that is a
 Lambda function in the stack that may delete everything at any time. Where `retain_runs` is set the
@@ -31,7 +31,7 @@ def bucket_of(stack: str, *, region: str | None = None, account: str | None = No
     """Return the name of a stack's bucket of runs; without a region, where the SDK is set to look.
 
     Raises:
-        LookupError: It has none, so it is no stack of ours, or it is in another account.
+        LookupError: It has none, so it is not Nitro's stack, or it is in another account.
     """
     stacks = boto3.client("cloudformation", region_name=region).describe_stacks(StackName=stack)[
         "Stacks"
@@ -49,7 +49,7 @@ def bucket_of(stack: str, *, region: str | None = None, account: str | None = No
 
 
 def not_kept(stack: str, *, region: str | None = None) -> list[str]:
-    """Return what of runs and jobs goes with the stack as it was deployed."""
+    """Return the data of runs and jobs that the deployed stack would delete."""
     cloud = boto3.client("cloudformation", region_name=region)
     template: Any = cloud.get_template(StackName=stack, TemplateStage="Original")["TemplateBody"]
     return [
@@ -74,7 +74,7 @@ def empty(bucket: str, *, region: str | None = None) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """End what the configured stack runs, and empty its bucket unless runs are to be kept.
+    """End the configured stack's tasks, and empty its bucket unless runs are retained.
 
     Returns:
         The exit code.

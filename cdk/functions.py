@@ -1,7 +1,7 @@
 """The Lambda functions: actor, gradient function and dead-man switch.
 
-The first two are one image with two commands, and have no network but the cache. The switch
-turns off what a silent scaler left on. It is outside the VPC: it must work when nothing else does.
+The first two share an image with two commands, and reach only the cache. The switch turns off the
+capacity of a silent scaler. It is outside the VPC, because it must work when nothing else does.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class ImageFunction(Construct):
             id: Its name there.
             config: Of the deployment.
             network: With the one subnet it is in.
-            cache: What it may enter, and nothing else.
+            cache: The only thing it may reach.
             description: What it does.
             memory_mb: Its memory.
             timeout_s: Longest invocation.
@@ -75,7 +75,7 @@ class ImageFunction(Construct):
             memory_size=memory_mb,
             timeout=Duration.seconds(timeout_s),
             reserved_concurrent_executions=concurrency,
-            # The scaler accounts for every launch; one that Lambda repeats would be nobody's.
+            # The scaler accounts for every launch; Lambda's own retries would be unaccounted.
             retry_attempts=0,
             max_event_age=_MAX_EVENT_AGE,
             role=self.role,
@@ -174,7 +174,7 @@ class DeadManSwitch(Construct):
             role=self.role,
             memory_size=256,
             timeout=Duration.seconds(45),
-            # The next look comes in a minute; repeating one that failed would only race it.
+            # The next run is in a minute; a retry would only race it.
             retry_attempts=0,
             log_group=self.log_group,
             environment={

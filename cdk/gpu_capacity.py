@@ -1,4 +1,4 @@
-"""The machines below learners with a GPU: as many as there are, of the first type to be had."""
+"""The machines of GPU learners: one each, of the first available type."""
 
 import jsii
 from aws_cdk import aws_autoscaling as autoscaling

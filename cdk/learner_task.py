@@ -1,8 +1,8 @@
-"""The learners: a task of a few cores and a GPU task, run by the scaler and by nobody else.
+"""The learners: a task of a few cores and a GPU task, run only by the scaler.
 
 There is no service: the scaler runs one task for each job, of the family's newest revision. Both
 kinds have one role, one log and the same lockdown, those of the task of a few cores: a deployment
-may go without the other one. What differs is the machine below them.
+may go without the other one. Only their machines differ.
 """
 
 from aws_cdk import Duration, Stack
@@ -18,7 +18,7 @@ from shared.deployment.machines import num_gpus, torch_build
 
 _PORT = 8081
 _SCRATCH = "/tmp"
-"""A tmpfs of the container's own: the one place the GPU learner can write to."""
+"""The container's tmpfs: the only writable place of the GPU learner."""
 _SCRATCH_MB = 4096
 _VOLUME = "/var/lib/nitro/runs"
 """The image's volume, which belongs to its user: Fargate, which has no tmpfs, keeps it so."""
@@ -26,7 +26,7 @@ _SHARED_MB = 1024
 """What ranks on several GPUs exchange gradients through where the GPUs have no way to each other;
 containers have 64 MB unless told otherwise."""
 _STOP = Duration.seconds(120)
-"""Time to finish the update under way and store a checkpoint."""
+"""Time to finish the current update and store a checkpoint."""
 
 
 def family(config: NitroConfig, kind: MachineKind) -> str:
@@ -144,7 +144,7 @@ class GpuLearner(Construct):
                 **cpu_learner.environment,
                 "NITRO_LEARNER_KIND": "gpu",
                 "NITRO_RUNS_DIR": f"{_SCRATCH}/runs",
-                # A missing driver must fail the task, not turn a GPU hour into a CPU hour.
+                # A missing driver must fail the task instead of using the CPU at a GPU's price.
                 "NITRO_DEVICE": "cuda",
                 **({"NITRO_LEARNER_RANKS": str(gpus)} if gpus > 1 else {}),
             },

@@ -3,7 +3,7 @@
 Actors and cache sit in an isolated subnet without a route to anywhere; Lambda pulls the image and
 ships the logs from outside. Scaler and learner sit in public subnets because a NAT gateway costs
 more a month than either of them; nothing may open a connection to them from outside. Gateway
-endpoints carry S3 and DynamoDB traffic for free. Who may talk to whom is said in `stack.py`.
+endpoints carry S3 and DynamoDB traffic for free. `stack.py` has the allowed connections.
 """
 
 from aws_cdk import aws_ec2 as ec2
@@ -22,7 +22,7 @@ HTTPS = ec2.Port.tcp(443)
 
 
 class Network(Construct):
-    """VPC, subnets, endpoints, flow log, and the (still mute) security groups."""
+    """VPC, subnets, endpoints, flow log, and security groups without rules yet."""
 
     def __init__(self, scope: Construct, id: str, *, config: NitroConfig) -> None:
         super().__init__(scope, id)
@@ -77,7 +77,7 @@ class Network(Construct):
         return group
 
     def _log_refusals(self, log_group: logs.LogGroup) -> None:
-        """Log refused traffic only: accepted traffic is long, dear and no news."""
+        """Log refused traffic only: accepted traffic is long, expensive and uninteresting."""
         self.vpc.add_flow_log(
             "FlowLog",
             destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group),

@@ -1,4 +1,4 @@
-"""What an operator sees: one dashboard, alarms on what costs money or loses work, a budget."""
+"""Observability: a dashboard, alarms on costs and lost work, a budget."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ class Observability(Construct):
             self._alarm(
                 "Errors",
                 actor.metric_errors(period=_MINUTE),
-                "Actors failed: their log says why; the job goes on with those that did not",
+                "Actors failed: their log says why; the job continues without them",
             ),
             self._alarm(
                 "SpillOver",
@@ -61,18 +61,18 @@ class Observability(Construct):
             self._alarm(
                 "LeftOn",
                 turned_off,
-                "Capacity was left on and the dead-man switch turned it off: look at the scaler",
+                "Capacity was left on and the dead-man switch turned it off: check the scaler",
             ),
             self._alarm(
                 "SwitchFails",
                 dead_man.function.metric_errors(period=_MINUTE),
-                "The dead-man switch failed three times in a row: see whether anything is on",
+                "The dead-man switch failed three times in a row: check whether anything is on",
                 minutes=3,
             ),
             self._alarm(
                 "SwitchSilent",
                 dead_man.function.metric_invocations(period=_MINUTE),
-                "The dead-man switch does not run: look at its schedule",
+                "The dead-man switch does not run: check its schedule",
                 minutes=10,
                 when_silent=True,
             ),

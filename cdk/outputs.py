@@ -1,4 +1,4 @@
-"""What `make deploy` prints at its end: where the API is, how to get in, what was made."""
+"""The output of `make deploy`: the API's address, its token, and created resources."""
 
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_ecs as ecs
@@ -41,7 +41,7 @@ def write_outputs(
         _output(stack, "PortForward", told, _port_forward(stack, cluster, scaler))
     _output(stack, "ApiUrl", "Value of NITRO_API_URL", base)
     _output(stack, "ReadToken", "Prints the token of the API", read_token)
-    _output(stack, "ReadViewerToken", "Prints the token of those who only look", viewer)
+    _output(stack, "ReadViewerToken", "Prints the viewer's token", viewer)
     _output(
         stack,
         "FirstCurl",
@@ -60,7 +60,7 @@ def _output(stack: Stack, name: str, description: str, value: str) -> None:
 
 
 def _who(stack: Stack, read_token: str, *, signed: bool) -> str:
-    """Return curl's options that say who is asking."""
+    """Return curl's options for authentication."""
     if not signed:
         return f'-H "Authorization: Bearer $({read_token})"'
     return (

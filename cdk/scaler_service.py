@@ -33,12 +33,12 @@ _TTL_S = 10
 _COLD_STARTS_PER_S = 100
 """All actors share one network interface, which loses connections when many open at once."""
 _SSM_FOLDERS = ("/var/lib/amazon", "/var/log/amazon")
-"""Where Session Manager's agent writes; the rest of the file system stays read-only."""
+"""Writable folder of Session Manager's agent; the rest of the file system is read-only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerTasks:
-    """What the scaler runs for jobs."""
+    """The scaler's resources for learners' tasks."""
 
     families: Mapping[MachineKind, str]
     gpu_provider: str | None
@@ -102,7 +102,7 @@ class ScalerService(Construct):
             cluster=cluster,
             task_definition=self.task,
             desired_count=1,
-            # The old one ends before the new one starts: two would both launch a round's actors.
+            # The old task ends before the new one starts: two would both launch a round's actors.
             min_healthy_percent=0,
             max_healthy_percent=100,
             circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),

@@ -1,6 +1,6 @@
-"""Everything Nitro is on AWS: the parts, then who may do what, then who may talk to whom.
+"""Nitro on AWS: the resources, then permissions, then allowed connections.
 
-Each grant and each security-group rule is a line of its own in here and nowhere else.
+Each grant and each security-group rule is one line in this file.
 """
 
 from aws_cdk import Environment, Fn, Stack
@@ -45,7 +45,7 @@ class NitroStack(Stack):
             scope,
             id,
             env=env,
-            description="Nitro: a learner for each job, and serverless actors as it is worth them",
+            description="Nitro: a learner for each job, with serverless actors on demand",
         )
         self._config = config
         self._zones = zones
@@ -105,7 +105,7 @@ class NitroStack(Stack):
         return [Fn.select(zone, Fn.get_azs()) for zone in range(NUM_ZONES)]
 
     def _grant(self) -> None:
-        """Say who may do what."""
+        """Grant permissions."""
         scaler = self._scaler.task.task_role
         learner = self._cpu_learner.task.task_role  # of both learners
         switch = self._dead_man.role
@@ -176,7 +176,7 @@ class NitroStack(Stack):
         return self.format_arn(service="ecs", resource=kind, resource_name=name)
 
     def _connect(self) -> None:
-        """Say who may talk to whom; each line opens the way out there and the way in here."""
+        """Allow connections; each line opens the way out and the way in."""
         net = self._network
         cache, scaler = trajectory_cache.PORT, scaler_service.PORT
 
@@ -255,7 +255,7 @@ class NitroStack(Stack):
         return capacity
 
     def _add_endpoint(self) -> str | None:
-        """Add the users' door, and return where it is; None where there is to be none."""
+        """Add the users' endpoint and return its address; None without one."""
         if self._config.endpoint == "none":
             return None
         return ApiEndpoint(

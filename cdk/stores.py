@@ -1,4 +1,4 @@
-"""What outlives a process: runs in S3, jobs in DynamoDB, the token in Secrets Manager, logs."""
+"""Persistent storage: runs in S3, jobs in DynamoDB, tokens in Secrets Manager, logs."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
@@ -65,7 +65,7 @@ class Stores(Construct):
 
     @property
     def artifacts_url(self) -> str:
-        """Where runs are kept, as the services' settings say it."""
+        """Location of runs, for the services' settings."""
         return f"s3://{self.runs.bucket_name}/{RUNS_PREFIX}"
 
 

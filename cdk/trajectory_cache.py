@@ -1,8 +1,8 @@
 """The trajectory cache: one ElastiCache node, TLS only, no password anywhere.
 
-Clients prove who they are with their IAM role (a password signed locally, so actors need no network
-but the cache); each role has a user of its own. Nothing in the cache is needed once its round
-is over, so there are neither replicas nor backups: a lost cache costs the rounds in flight.
+Clients authenticate with their IAM role (a locally signed password, so actors need only the cache);
+each role has its own user. Nothing in the cache is needed once its round is over, so there are
+neither replicas nor backups: a lost cache costs the rounds in flight.
 """
 
 from typing import Literal
@@ -101,7 +101,7 @@ class TrajectoryCache(Construct):
         }
 
     def grant_connect(self, grantee: iam.IGrantable, role: Role) -> iam.Grant:
-        """Let a principal in as one user and no other."""
+        """Allow a principal to connect as one user only."""
         return iam.Grant.add_to_principal(
             grantee=grantee,
             actions=["elasticache:Connect"],

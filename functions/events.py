@@ -1,4 +1,4 @@
-"""What every Lambda function of ours does with an event: read its task, or refuse it."""
+"""Reading a task from a Lambda event, or refusing the event."""
 
 import json
 from typing import TypeVar
@@ -11,7 +11,7 @@ MAX_EVENT_BYTES = 4096
 
 
 class TaskRefusedError(ValueError):
-    """The event is no task of ours; nothing was done."""
+    """The event is not a valid task; nothing was done."""
 
 
 def parse_task(event: object, tasks: TypeAdapter[T], *, kind: str) -> T:
@@ -19,8 +19,8 @@ def parse_task(event: object, tasks: TypeAdapter[T], *, kind: str) -> T:
 
     Args:
         event: As Lambda passes it.
-        tasks: What it may be.
-        kind: Names that in an error.
+        tasks: The accepted kinds of task.
+        kind: Name of the kind in errors.
 
     Raises:
         TaskRefusedError: The event is too large or malformed; the message names the fields.

@@ -1,4 +1,4 @@
-"""What every Lambda function of ours that enters the cache reads from its environment."""
+"""Settings of every Lambda function that uses the cache, read from the environment."""
 
 from typing import Annotated, TypeVar
 

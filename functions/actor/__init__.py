@@ -2,6 +2,6 @@
 
 import os
 
-# Before NumPy is loaded: with several threads the sums of a matrix product, and so the actions of
-# several environments side by side, would depend on how many cores the machine has.
+# Before NumPy is loaded: with several threads, matrix products, and so actions of several
+# environments, would depend on the machine's number of cores.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

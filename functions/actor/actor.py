@@ -1,8 +1,8 @@
-"""An actor: fetches a policy, rolls it out, stores what came of it.
+"""An actor: fetches a policy, rolls it out, stores the result.
 
-One lives as long as its process and keeps what is dear to build: the environments, the decoded
-policy, the connection. None of it can leak into a result: environments are reset with the task's
-seed, and a policy is used only for the job and version it was fetched for.
+It lives as long as its process and reuses expensive objects: the environments, the decoded policy,
+the connection. Results do not depend on them: environments are reset with the task's seed, and a
+policy is used only for its own job and version.
 """
 
 import time
@@ -27,11 +27,11 @@ class PolicyUnavailableError(RuntimeError):
 
 
 class PolicyGoneError(PolicyUnavailableError):
-    """The cache does not have it: the learner publishes it again with the actor's next launch."""
+    """The cache does not have it; the learner publishes it again with the actor's next launch."""
 
 
 class StartsGoneError(RuntimeError):
-    """Nor does it have where the task's episodes were left, which is published likewise."""
+    """The cache does not have the task's snapshots, which are published again likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class _Result:
 
 
 class Actor:
-    """Does rollout tasks, one after the other."""
+    """Runs rollout tasks in sequence."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Actor:
         self._warm = WarmEnvironments(most=kept_environments, watchdog=watchdog)
 
     def run(self, task: RolloutTask, *, cold_start: bool) -> ActorReport:
-        """Do the task and store its result; do nothing if the job was cancelled.
+        """Run the task and store its result; do nothing if the job was cancelled.
 
         Args:
             task: What to do.
@@ -70,7 +70,7 @@ class Actor:
 
         Raises:
             PolicyUnavailableError: The task's policy version is not in the cache or damaged.
-            StartsGoneError: Where its episodes were left is not in the cache.
+            StartsGoneError: Its snapshots are not in the cache.
             CacheError: The cache cannot be reached.
             UnsupportedEnvironment: The environment cannot be built.
             RolloutError: The environment or the policy failed.
@@ -87,7 +87,7 @@ class Actor:
             try:
                 result = _roll_out(task, envs, policy, starts, self._watchdog)
             except BaseException:
-                self.close()  # they may be broken for good
+                self.close()  # they may be permanently broken
                 raise
             rolled_out = time.perf_counter()
             rollout_s = rolled_out - rollout_started

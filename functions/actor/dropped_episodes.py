@@ -1,8 +1,8 @@
-"""Episodes that are dropped because an observation or a reward in them was not finite.
+"""Dropped episodes: those with a non-finite observation or reward.
 
-Their steps are sampled again: the environment is reset, the action noise is drawn anew, and the
-trajectory keeps its size. Everything follows from the task's seed, so a repeated rollout drops and
-repeats the same. An environment that keeps breaking its episodes is given up.
+Their steps are sampled again after a reset with new action noise, so the trajectory keeps its size.
+Everything follows from the task's seed, so a repeated rollout is identical. An environment that
+repeatedly breaks its episodes is given up.
 """
 
 import logging
@@ -18,11 +18,11 @@ from shared.policy.fragment_sampler import FragmentSampler
 _LOG = logging.getLogger(__name__)
 
 MAX_DROPPED_EPISODES = 10
-"""Episodes one rollout may drop beyond as many as it has finished."""
+"""Episodes that a rollout may drop beyond the number it has finished."""
 
 
 class DroppedEpisodes:
-    """Counts a fragment's dropped episodes and fills their steps again."""
+    """Counts a fragment's dropped episodes and resamples their steps."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class DroppedEpisodes:
         """Episodes dropped so far."""
 
     def fill_again(self) -> None:
-        """Roll out the steps of every broken episode again, until none is broken.
+        """Resample the steps of every broken episode until none is broken.
 
         Raises:
             RolloutError: Too many were; the message says what was wrong with the last. Or an
@@ -74,7 +74,7 @@ class DroppedEpisodes:
         _LOG.warning("episode dropped", extra={"env_id": self._env_id, "env_index": b, "why": why})
 
     def _check_actions(self, b: int) -> None:
-        """Refuse to blame the environment for what the policy's own actions broke."""
+        """Raise if the policy's own actions were not finite, instead of blaming the environment."""
         steps = self._fragment.before_broken(b)
         action = {"action": self._sampler.action[steps, b]}  # [steps, *act]
         first = first_not_finite(action, start=steps.start)

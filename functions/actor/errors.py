@@ -1,4 +1,4 @@
-"""What may go wrong in a rollout, as the caller sees it."""
+"""Errors of a rollout for the caller."""
 
 import traceback
 from pathlib import Path
@@ -11,7 +11,7 @@ DIVERGED = "action is not finite at step {step} (policy diverged)"
 _OURS = (*map(str, shared.__path__), str(Path(__file__).parents[1]))
 _GYMNASIUM = str(Path(gymnasium.__file__).parent)
 _MOST_FRAMES = 4
-"""Innermost ones, which say what broke; the message has to fit into a reply."""
+"""Number of innermost frames to show; the message has to fit into a reply."""
 
 
 class RolloutError(RuntimeError):

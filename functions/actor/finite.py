@@ -1,4 +1,4 @@
-"""Where arrays of a rollout first hold a number that is not finite."""
+"""The first non-finite number in a rollout's arrays."""
 
 from collections.abc import Mapping
 from typing import Any

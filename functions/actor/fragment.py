@@ -1,8 +1,8 @@
 """The arrays of a fragment while its environments are being stepped.
 
-An episode in which an observation or a reward is not finite is *broken*: nothing of it may be
-learned from. It is found out when it ends, or when the fragment does, so that no step is slower for
-it. `restart` begins the episode's steps anew; who steps the environments fills them again.
+An episode with a non-finite observation or reward is *broken* and must not be learned from. It is
+detected at its end, or at the fragment's, so that steps stay fast. `restart` resets the episode's
+steps; the caller fills them again.
 
 Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` finished episodes, `S`
 numbers of a recurrent state.
@@ -67,10 +67,11 @@ class Fragment:
         Args:
             num_steps: Steps of each environment (T).
             envs: The environments, of one kind.
-            seed: Decides everything random about their starts.
-            horizon: Steps after a reset at which an episode is cut; None leaves it to them.
-            continues: Whether episodes are left for others to go on with.
-            replay_steps: Longest episode that is left as its actions; 0 leaves them as states.
+            seed: Determines their random starts.
+            horizon: Steps after a reset at which an episode is cut; None leaves it to the
+                environment.
+            continues: Whether other actors will continue the episodes.
+            replay_steps: Longest episode to leave as its actions; 0 leaves states.
             standing: Where each environment stands; such an episode need not be repeated.
             discount: Of the discounted return that goes on with an episode.
             state: A recurrent policy's # [B, S], which it moves on with each step; this clears a
@@ -93,9 +94,9 @@ class Fragment:
         self.broken: list[int] = []
         """Environments whose latest episode is to be sampled again, each named once."""
         self.begun_anew = 0
-        """Episodes that were to go on, and began anew."""
+        """Episodes that started over instead of continuing."""
         self.lost_replays = 0
-        """Those of them whose repeated actions gave another episode."""
+        """Of these, episodes whose repeated actions gave another episode."""
         self._seed = seed
         self._horizon = math.inf if horizon is None else horizon
         self._discount = discount
@@ -166,7 +167,7 @@ class Fragment:
         return tuple(self._earlier)
 
     def start(self, snapshots: Sequence[bytes] = ()) -> None:
-        """Take up every episode that was left, and begin the others as the seed decides.
+        """Resume every episode that was left, and start the others from the seed.
 
         The first environment is reset with the seed itself, so that a rollout of one environment
         can be repeated by hand.
@@ -178,7 +179,7 @@ class Fragment:
         self.first_state = self._recurrent.copy()
 
     def _taken_up(self, b: int, left: bytes) -> bool:
-        """Go on with an episode; return False if that is not possible where it was left."""
+        """Resume an episode; return False if its state cannot be restored."""
         try:
             snapshot = decode(left)
             self._remember(b, snapshot.recurrent_state)
@@ -193,7 +194,7 @@ class Fragment:
         return True
 
     def _repeated(self, b: int, left: bytes) -> bool:
-        """Go on with an episode after its actions were repeated; return False if that failed."""
+        """Resume an episode by repeating its actions; return False if that failed."""
         try:
             standing = self._standing[b] if self._standing else None
             start = self._recorders[b].take_up(left, standing, discount=self._discount)
@@ -220,7 +221,7 @@ class Fragment:
         _LOG.warning("an episode begins anew", extra={"env_index": b, "why": error_text(why)})
 
     def step(self, actions: Iterable[object]) -> None:
-        """Step every environment with its action; start anew what ended, but for the last step."""
+        """Step every environment with its action; reset ended ones, except at the last step."""
         t = self.num_done
         for b, action in enumerate(actions):
             self.step_one(t, b, action)
@@ -283,7 +284,7 @@ class Fragment:
             self._tell_begun_anew(b, error)
 
     def restart(self, b: int) -> int:
-        """Begin the latest episode of environment `b` anew; return the step it begins at."""
+        """Restart the latest episode of environment `b`; return its first step."""
         first = self._starts[b]
         self.terminated[first : self.num_done, b] = False
         self.truncated[first : self.num_done, b] = False
@@ -298,7 +299,7 @@ class Fragment:
         return first
 
     def is_last_broken(self) -> bool:
-        """Find out whether any of the episodes that the fragment's end cuts off is broken."""
+        """Check whether any unfinished episode at the fragment's end is broken."""
         for b in range(len(self._envs)):
             if self._first_broken(b, self.num_done) is not None:
                 self.broken.append(b)

@@ -1,7 +1,7 @@
-"""The Lambda function: one event in, one rollout done, one report out.
+"""The Lambda function: one event in, one rollout, one report out.
 
-What is built at import is what warm invocations share, the connection to the cache included: it
-opens before the first event comes.
+Warm invocations share the objects built at import, including the connection to the cache, which
+opens before the first event.
 """
 
 from typing import NoReturn
@@ -18,7 +18,7 @@ _settings = Settings()
 
 
 class _AtHand:
-    """The invocation that runs now; there is one at a time."""
+    """The current invocation; there is only one at a time."""
 
     request_id = ""
 
@@ -33,9 +33,9 @@ _cache.connect()
 
 
 def handler(event: object, context: object) -> dict[str, object]:
-    """Do the task in the event; return what it answers to its kind of task, as JSON.
+    """Run the task in the event; return its report as JSON.
 
-    The process ends with a rollout that failed, once that is reported.
+    After a failed rollout the process reports it and ends.
 
     Raises:
         TaskRefusedError: The event is too large or malformed; the message names the fields.

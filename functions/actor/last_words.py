@@ -1,8 +1,7 @@
-"""Answers the invocation at hand with an error, and ends the process.
+"""Answers the current invocation with an error, and ends the process.
 
-For failures that leave the process in a state nobody knows: code that hangs cannot be interrupted,
-and what raised may have broken what it shares with later rollouts. The next invocation finds a
-process that has loaded everything anew.
+For failures that leave the process in an unknown state: hanging code cannot be interrupted, and an
+exception may have corrupted shared objects. The next invocation gets a fresh process.
 """
 
 import http.client
@@ -35,7 +34,7 @@ def end_with(error: BaseException, *, runtime_api: str, request_id: str) -> NoRe
             "POST", _PATH.format(request_id=request_id), body.encode("utf-8", "replace"), headers
         )
         connection.getresponse().read()
-    except Exception as unsaid:  # the process ends all the same, which Lambda reports then
+    except Exception as unsaid:  # the process ends anyway, and Lambda reports that
         sys.stderr.write(f"(not reported: {unsaid!r})\n")
         sys.stderr.flush()
     os._exit(_FAILED)

@@ -1,8 +1,7 @@
-"""Which files of environments of one's own this process runs, and whether they have changed since.
+"""The loaded files of custom environments, and whether they have changed since.
 
-A process lives from job to job. Whoever repairs an environment and resumes a job wants the repaired
-one, not what a process loaded before. A job that trains is left alone: its actors go on with what
-they have.
+A process outlives jobs. After an environment is fixed and its job resumed, actors must load the
+fixed code. A running job is not disturbed: its actors keep their code.
 """
 
 import contextlib
@@ -34,11 +33,11 @@ class LoadedCode:
         self.note()
 
     def has_changed(self) -> bool:
-        """Whether a file differs from what was noted."""
+        """Whether a file has changed since it was noted."""
         return any(_changed_at(file) != then for file, then in self._changed_at.items())
 
     def note(self) -> None:
-        """Remember what was loaded since; after every task, as constructors import, too."""
+        """Note newly loaded files; after every task, because constructors import, too."""
         if not self._tops:
             return
         for name, module in list(sys.modules.items()):

@@ -2,9 +2,9 @@
 
     python -P -m functions.actor.own PARENT_PID
 
-It does what the Lambda function does with the same task, so results are equal to the bit. It lives
-as long as its parent: standard input ends with that, and on Linux the kernel kills it as well. What
-environments print goes to standard error.
+It runs the same tasks as the Lambda function, with bit-equal results. It lives as long as its
+parent: standard input ends with that, and on Linux the kernel kills it as well. What environments
+print goes to standard error.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _FAILED = 1
 
 
 class _Parent:
-    """The learner: its tasks, and where they are answered."""
+    """The learner's end of the pipes: tasks and answers."""
 
     def __init__(self, tasks: IO[bytes], replies: IO[bytes]) -> None:
         self._tasks = tasks
@@ -38,7 +38,7 @@ class _Parent:
         self._credentials: AwsCredentials | None = None
 
     def listen(self) -> None:
-        """Take calls in until there is no parent any more, and end the process then."""
+        """Read calls until the parent is gone, then end the process."""
         try:
             for line in self._tasks:
                 self._calls.put(OwnCall.model_validate_json(line))
@@ -83,12 +83,12 @@ def _die_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Do tasks until the parent ends."""
+    """Run tasks until the parent ends."""
     _die_with(int(sys.argv[1]))
     # Ctrl-C reaches the whole group: the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = _Parent(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
-    # What environments read and print is no task and no reply.
+    # Environments must not read tasks or print replies.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     threading.Thread(target=parent.listen, name="parent", daemon=True).start()

@@ -1,4 +1,4 @@
-"""A process that does actors' tasks, one after the other: as a function, or beside the learner."""
+"""A process that runs actors' tasks in sequence: as a function, or for the learner."""
 
 import itertools
 import os
@@ -27,7 +27,7 @@ from shared.environments.packages import import_environment_packages
 
 
 class ActorProcess:
-    """What the tasks of a process share: its environments, and a connection to the cache."""
+    """The shared objects of a process's tasks: environments, and a connection to the cache."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class ActorProcess:
         *,
         end: Callable[[RolloutError], NoReturn],
     ) -> None:
-        """Import the environments of one's own.
+        """Import the custom environments.
 
         Args:
             settings: The process's.
             cache: Where policies and results are.
-            end: Tells of a rollout that failed, and ends the process; from any thread.
+            end: Reports a failed rollout and ends the process; from any thread.
 
         Raises:
             EnvironmentPackageError: They cannot be imported.
@@ -85,7 +85,7 @@ class ActorProcess:
             self._code.note()
 
     def _require_present_code(self, task: DescribeTask | RolloutTask) -> None:
-        """Leave a task that begins something new to another process if this one's code is old."""
+        """Leave the first task of a job to a new process if this process's code is old."""
         tenure = (task.job_id, task.lease_hash) if isinstance(task, RolloutTask) else None
         if tenure not in self._begun and self._code.has_changed():
             os._exit(os.EX_TEMPFAIL)

@@ -13,7 +13,7 @@ def env_seed(seed: int, env_index: int, step: int = 0) -> int:
 
 
 def noise_generator(seed: int, *, dropped_episodes: int = 0) -> np.random.Generator:
-    """Return the generator of the action noise, another one after each dropped episode.
+    """Return the generator of the action noise, a new one after each dropped episode.
 
     Not `default_rng(seed)`: Gymnasium seeds an environment's own generator just so, and the noise
     would repeat the very stream that the environment draws its randomness from.

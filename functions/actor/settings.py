@@ -14,14 +14,15 @@ class Settings(LambdaSettings):
     """Read once, when an execution environment starts."""
 
     environment_packages: PackageNames = ()
-    """Python packages of one's own, imported once at start, that register environments."""
+    """The user's Python packages that register environments, imported once at start."""
     folder: Path | None = None
     """Working folder of environments; unset: the one that the process was started in."""
     step_timeout_s: Annotated[FiniteFloat, Field(gt=0)] = STEP_TIMEOUT_S
     """Longest wait for one step or reset of an environment; the function's own time-out, which is
     the last to act, should be longer."""
     kept_environments: Annotated[int, Field(ge=1, le=64)] = 1
-    """Environments that a process keeps to go on with their episodes, where those would have to be
-    repeated otherwise. Each takes the memory of a simulator."""
+    """Environments that a process keeps so that their episodes need no repeat. Each takes the
+    memory of a simulator.
+    """
     runtime_api: Annotated[str, Field(validation_alias="AWS_LAMBDA_RUNTIME_API")] = ""
     """Set by Lambda: where invocations come from and answers go, host and port."""

@@ -1,7 +1,7 @@
-"""The environments of a process: which are warm, and where their episodes stand.
+"""The warm environments of a process, with the positions of their episodes.
 
-A process may still have an environment that stands just where an episode was left. It then goes on
-with it, and repeats nothing. No result depends on that: a repeated episode is the same to the bit.
+A process may still have an environment at the point where an episode was left. It then continues
+without a repeat. Results do not depend on that: a repeated episode is bit-equal.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from shared.environments.told_errors import error_text
 
 _LOG = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 2.0
-"""Longest time that the end of an environment is waited for."""
+"""Longest wait for the close of an environment."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,11 +27,11 @@ class WarmEnv:
 
     env: Env
     standing: Standing | None = None
-    """None where its next use begins with a reset."""
+    """None if its next use begins with a reset."""
 
 
 class WarmEnvironments:
-    """Environments of one kind, for one rollout after the other."""
+    """Environments of one kind, for consecutive rollouts."""
 
     def __init__(self, *, most: int, watchdog: Watchdog | None) -> None:
         """Begin with none.
@@ -45,10 +45,10 @@ class WarmEnvironments:
         self._kind: tuple[str, bool, bool] | None = None
         """As JSON, whether rewards are raw, and whether resets build the environment anew."""
         self._all: list[WarmEnv] = []
-        """Those that were used last come last."""
+        """Most recently used last."""
 
     def take(self, task: RolloutTask, starts: Sequence[bytes]) -> list[WarmEnv]:
-        """Return a rollout's environments, those that stand where its episodes were left first.
+        """Return a rollout's environments, preferring those at its episodes' positions.
 
         Args:
             task: Which, and how many.
@@ -68,7 +68,7 @@ class WarmEnvironments:
         waiting = {each.standing.place: each for each in self._all if each.standing is not None}
         taken = [waiting.pop(place, None) for place in (*starts, *[b""] * num_envs)[:num_envs]]
         free = [each for each in self._all if each not in taken]
-        # One that stands nowhere first, then the one that has waited longest.
+        # First an environment without an episode, then the longest waiting one.
         free.sort(key=lambda each: each.standing is not None)
         room = max(num_envs, self._most) - len(self._all)
         for b, each in enumerate(taken):
@@ -99,7 +99,7 @@ class WarmEnvironments:
 
 
 def _close(env: Env) -> None:
-    """Close an environment, and go on without it: the next task is not to blame for this one."""
+    """Close an environment, ignoring errors: the next task is not to blame for it."""
     env_id = "an environment" if env.spec is None else env.spec.id
 
     def close() -> None:

@@ -1,8 +1,8 @@
-"""Notices an environment that hangs, from a thread of its own.
+"""Detects a hanging environment from a separate thread.
 
-The thread shares nothing with the code it looks at: an environment may use signals and timers as it
-likes. From time to time it looks whether the rollout got on, so that a step costs nothing for being
-watched. It cannot interrupt what hangs; what happens then is decided by whoever made the watchdog.
+The thread shares nothing with the watched code, so an environment may use signals and timers. It
+polls the rollout's progress, so watching costs no time per step. It cannot interrupt hanging code;
+its owner decides what to do.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ STEP_TIMEOUT_S = 30.0
 STEP = "no step or reset has ended"
 CONSTRUCTION = "its constructor has not ended"
 _LOOKS = 20
-"""Looks per time-out: what hangs is noticed at most a twentieth of it late."""
+"""Polls per time-out: a hang is detected at most 5 % late."""
 _BACKSTOP = 1.25
-"""Time-outs after which the process ends although no look was possible."""
+"""Number of time-outs after which the process ends even without a poll."""
 
 
 class EnvironmentHungError(RolloutError):
@@ -32,14 +32,14 @@ class EnvironmentHungError(RolloutError):
 
 @dataclass(slots=True)
 class Patience:
-    """Since when nothing has changed."""
+    """Time of the last change."""
 
     timeout_s: float
     seen: object
     since: float
 
     def is_over(self, latest: object, now: float) -> bool:
-        """Look once; return whether nothing has changed for too long."""
+        """Poll once; return whether nothing has changed for too long."""
         if latest != self.seen:
             self.seen, self.since = latest, now
         return now - self.since >= self.timeout_s
@@ -51,10 +51,10 @@ class Watchdog:
 
     Attributes:
         timeout_s: Longest time without a change.
-        give_up: Told what hangs, and where, in the watchdog's thread; again after each further
-            time-out, if it returns.
-        ends_process: Whether to end the process where Python itself stands still, because a library
-            keeps its lock. The interpreter then writes to standard error where that was.
+        give_up: Called in the watchdog's thread with the hanging code and its place, again after
+            each further time-out if it returns.
+        ends_process: Whether to end the process if a library holds the interpreter's lock. The
+            interpreter then writes the place to standard error.
     """
 
     timeout_s: float

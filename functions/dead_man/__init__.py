@@ -1,1 +1,1 @@
-"""The dead-man switch: turns off what a silent scaler left on."""
+"""The dead-man switch: turns off the capacity of a silent scaler."""

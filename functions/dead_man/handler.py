@@ -1,15 +1,14 @@
-"""The dead-man switch: a Lambda function that turns off what nobody is left to turn off.
+"""The dead-man switch: a Lambda function that turns capacity off when the scaler cannot.
 
-Provisioned concurrency and the learners' tasks cost money until somebody ends them. That is the
-scaler's work; this function, run every minute by a schedule, does it when the scaler has been
-silent for too long, when jobs ran longer than they may, or when no job is there at all. Each
-learner's task is judged by the job that it was started for. It reads the scaler's heartbeat,
-decides, and turns off; with nothing on it changes nothing, and repeating it is harmless. It is one
-file on the SDK that Lambda's Python runtime brings along, so that whatever breaks the services does
-not break it.
+Provisioned concurrency and the learners' tasks cost money until they are ended. The scaler normally
+ends them. This function runs every minute and does so if the scaler has been silent for too long,
+if jobs exceed their limits, or if there is no job. Each learner's task is judged by its own job.
+The function reads the scaler's heartbeat, decides, and turns off; repeating it is harmless. It is
+one file that uses only the SDK of Lambda's Python runtime, so that failures of the services do not
+affect it.
 
-A heartbeat that cannot be read is an error, which the function's alarm reports, and no reason to
-end training: only a heartbeat that says so, or is missing, is.
+An unreadable heartbeat is an error for the function's alarm, but no reason to end training; only a
+missing heartbeat, or one that says so, is.
 """
 
 import logging
@@ -35,16 +34,16 @@ _CLIENT = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts
 
 
 class SettingsError(ValueError):
-    """A variable is missing or makes no sense; the message names it."""
+    """A variable is missing or invalid; the message names it."""
 
 
 class SwitchError(RuntimeError):
-    """Something could not be turned off; the message names it."""
+    """A resource could not be turned off; the message names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the switch watches and what it turns off."""
+    """The switch's heartbeat table and its targets."""
 
     table: str
     """`NITRO_TABLE`: DynamoDB table that holds the heartbeat."""
@@ -89,24 +88,24 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The scaler's last sign of life, in Unix seconds."""
+    """Time of the scaler's last heartbeat, in Unix seconds."""
 
     at: float
     until: float
-    """Until when any of its jobs may keep environments warm; 0 when it has none."""
+    """Latest end of warm environments; 0 without jobs."""
     jobs: Mapping[str, float]
-    """Until when each of its jobs may have a learner's task, by the job's id."""
+    """Latest end of each job's learner, by the job's id."""
 
 
 def reason_to_close(
     heartbeat: Heartbeat | None, until: float, *, now: float, silent_after_s: float
 ) -> str | None:
-    """Return why what may be on `until` then should be off, None while the scaler has it in hand.
+    """Return why capacity with this `until` should be off; None while the scaler is in control.
 
     Without a heartbeat `until` says nothing.
     """
     if heartbeat is None:
-        return "no scaler has ever given a sign of life"
+        return "no scaler has ever written a heartbeat"
     silence_s = now - heartbeat.at
     if silence_s > silent_after_s:
         return f"the scaler has been silent for {silence_s:.0f} s, {silent_after_s:.0f} are allowed"
@@ -139,7 +138,7 @@ class Switch:
             item = answer.get("Item")
             if item is None:
                 return None
-            # A scaler of an earlier version names no jobs: it starts no tasks.
+            # A scaler of an earlier version names no jobs, because it starts no tasks.
             jobs = item.get("jobs", {"M": {}})["M"]
             return Heartbeat(
                 at=float(item["at"]["N"]),
@@ -186,11 +185,11 @@ class Switch:
 
 
 def watch(switch: Switch, *, now: float, silent_after_s: float) -> dict[str, Any]:
-    """Look once; return what was turned off, each with why.
+    """Run once; return the resources turned off, each with the reason.
 
     Raises:
-        SwitchError: The heartbeat cannot be read, or something could not be turned off; the rest
-            was tried all the same.
+        SwitchError: The heartbeat is unreadable, or a resource could not be turned off; the others
+            were still tried.
     """
     heartbeat = switch.heartbeat()
     closed: dict[str, str] = {}
@@ -235,7 +234,7 @@ def _stop(switch: Switch, arn: str, reason: str) -> bool:
 
 
 def handler(event: object, context: object) -> dict[str, Any]:
-    """Be called by the schedule; what it sends is of no interest."""
+    """Entry point of the schedule; the event is ignored."""
     del event, context
     settings = Settings.read(os.environ)
     switch = Switch(settings)

@@ -1,8 +1,7 @@
 """One learner function: weights and a slice in, a gradient out.
 
-What it keeps between invocations is what a repeated look would find again: the weights that its
-last task named, and what they say of network and loss. Later tasks name these or newer ones, so
-that a warm function fetches only what is new to it.
+Between invocations it caches the weights of its last task, with their network and loss. Later tasks
+use these or newer weights, so a warm function fetches only new data.
 """
 
 import time
@@ -29,11 +28,11 @@ from shared.trajectory.columns import Columns
 
 
 class WeightsGoneError(LookupError):
-    """The cache has not, or no longer, what the task names."""
+    """The cache does not have the task's inputs."""
 
 
 class GradientRefusedError(ValueError):
-    """What the cache has cannot be used; the message says why."""
+    """The cache's data is unusable; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +43,14 @@ class _Fetched:
 
 
 class LearnerFunction:
-    """Does gradient tasks, one after the other."""
+    """Runs gradient tasks in sequence."""
 
     def __init__(self, cache: GradientCache) -> None:
         self._cache = cache
         self._weights: dict[tuple[str, str, int], Weights] = {}
 
     def run(self, task: GradientTask, *, cold_start: bool) -> GradientReport:
-        """Compute and store the task's gradient; do nothing once its deadline has passed.
+        """Compute and store the task's gradient; do nothing after its deadline.
 
         Raises:
             WeightsGoneError: Weights or slice are not in the cache.

@@ -1,15 +1,14 @@
-"""A claim on a run's local folder: what is written under it passes through a folder of its own.
+"""A claim on a run's local folder: writes under it pass through a separate folder.
 
-Two learners may for a moment believe that they train the same job: one that was paused wakes long
-after its lease has run out. So each write is prepared in a folder named after the claim and then
-renamed into place, and each removal is a rename out of it. A newer claim removes that folder, and
-the old one can write nothing more, at whatever moment it was paused.
+Two learners may briefly believe that they train the same job, if a paused one wakes after its lease
+has expired. So each write is prepared in a folder named after the claim and then renamed into
+place, and each removal is a rename into that folder. A newer claim removes the folder, so the old
+learner can write nothing more, wherever it was paused.
 
-Lines are the exception: they are appended to a file that is opened before the claim is looked at.
-A newer claim replaces such files as its first act, so a line that comes later lands in a file that
-nobody reads.
+Lines are the exception: they are appended to a file that was opened before the claim is checked. A
+newer claim first replaces such files, so a later line goes to an unlinked file.
 
-All paths are relative to the folder as it was claimed. Once it is deleted, nothing brings it back.
+All paths are relative to the claimed folder. Once it is deleted, nothing recreates it.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ _NAME = re.compile(r"^\.claim-(\d+)$")
 
 
 class Claim:
-    """A folder that this process may write until somebody claims it with a larger epoch."""
+    """A folder that this process may write until it is claimed with a larger epoch."""
 
     def __init__(self, base: Path, epoch: int) -> None:
         """Claim an existing folder.
@@ -37,7 +36,7 @@ class Claim:
         self._own = f".claim-{epoch}"
         self._folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # Ours first: whoever claims at the same time then sees it, or is seen.
+            # Write ours first: of two concurrent claims, at least one sees the other.
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._own, dir_fd=self._folder)
             self._settle(epoch)
@@ -103,7 +102,7 @@ class Claim:
             raise self._fenced()
         for name, number in claims.items():
             if number < epoch:
-                # At one stroke: whoever writes through it finds it gone as a whole.
+                # Atomically: a concurrent writer finds the whole folder gone.
                 self._move(name, f"{self._own}/{name}")
                 self._remove(f"{self._own}/{name}")
 
@@ -160,7 +159,7 @@ class Claim:
 
 
 def sync_folder(path: Path) -> None:
-    """Have the names in a folder outlive a power cut, as its files' contents do."""
+    """Make the names in a folder durable, like its files' contents."""
     _sync(os.open(path, os.O_RDONLY))
 
 

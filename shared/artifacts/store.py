@@ -1,8 +1,8 @@
-"""Where a run's files are kept: one folder per job, the same layout locally and in the cloud.
+"""Storage of a run's files: one folder per job, with the same layout locally and in the cloud.
 
 `ArtifactStore` is the seam. `LocalArtifacts` keeps the files under one root folder,
-`shared.artifacts.s3` in a bucket. Writes are whole or not at all; names are relative paths made by
-our own code, never by a request.
+`shared.artifacts.s3` in a bucket. Writes are atomic; names are relative paths from our own code,
+never from a request.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class FencedError(ArtifactError):
 
 
 LINK_S = 900
-"""How long a link to a file in a bucket is good for."""
+"""Validity of a link to a file in a bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +45,17 @@ class ArtifactStore(Protocol):
     """Files of jobs, by job id and relative name."""
 
     def claim(self, job_id: str, epoch: int) -> None:
-        """Let nobody write the job's files from now on who claimed them with a smaller epoch.
+        """Claim a job's files against all smaller epochs.
 
-        Whatever this store writes or removes of the job afterwards raises `FencedError` once
-        somebody has claimed it with a larger one, or deleted it. It ends the claim before it.
+        This store's later writes and removals raise `FencedError` once the job is claimed with a
+        larger epoch, or deleted. It replaces this store's previous claim.
 
         Raises:
-            FencedError: Somebody has by now; nothing is changed.
+            FencedError: It is already claimed so; nothing is changed.
         """
 
     def withdraw(self, job_id: str) -> None:
-        """Undo a claim that came too late, with whatever it made."""
+        """Undo a claim that came too late, with its files."""
 
     def write(self, job_id: str, name: str, data: bytes) -> None:
         """Replace a file as a whole, durably."""
@@ -77,7 +77,7 @@ class ArtifactStore(Protocol):
         """Return a job's files in all folders, the first `limit` by name of those after a name."""
 
     def link(self, job_id: str, name: str) -> str | Path | None:
-        """Return where a file is read by whoever is let in: a URL with a term, or a path.
+        """Return a link to a file: a URL with an expiry, or a path.
 
         A URL is returned whether there is such a file or not; None says that there is none.
         """
@@ -92,13 +92,13 @@ class ArtifactStore(Protocol):
         """Return a local folder for libraries that insist on writing files themselves."""
 
     def publish(self, job_id: str) -> None:
-        """Make what was appended durable, and let others see what is in `local_folder`, soon."""
+        """Make appended lines durable, and publish `local_folder` soon."""
 
     def release(self, job_id: str) -> None:
-        """Publish `local_folder` once more and let go of it: somebody else may go on. Never fails.
+        """Publish `local_folder` once more and release it. Never fails.
 
         Lines appended since the last `write` or `publish` are dropped where they are not durable.
         """
 
     def locate(self, job_id: str) -> str:
-        """Return where a user finds the job's files."""
+        """Return the job's location for users."""

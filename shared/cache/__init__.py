@@ -1,1 +1,1 @@
-"""The trajectory cache: its client, keys, scripts and who may enter."""
+"""The trajectory cache: its client, keys, scripts and authentication."""

@@ -1,10 +1,10 @@
-"""What the cache tells a learner about an actor, and the text that Redis holds of it.
+"""Arrivals: the outcome of an actor for the learner, and its text in Redis.
 
-A *field* names a claim, `sample:3`, and a *token* of the same text announces it. Of an actor that
-failed both say in which attempt at the round, how and why: `sample:3:0:lost:crashed`. Beside the
-fields of a round's actors lie its counters, and notes of what came late, whose names have no colon.
+A *field* names a claim, `sample:3`, and a *token* of the same text announces it. For a failed actor
+both have the attempt, the kind and the reason: `sample:3:0:lost:crashed`. A round's counters and
+late markers have names without a colon.
 
-Like all that comes from the cache, text that is neither is refused and changes nothing.
+Any other text is refused and changes nothing, like all invalid data from the cache.
 """
 
 import logging
@@ -18,9 +18,10 @@ _LOG = logging.getLogger(__name__)
 Mode = Literal["sample", "evaluate"]
 
 FailureKind = Literal["lost", "environment", "hung", "vanished"]
-"""`environment`: it raised or broke its own rules, and with the same seed would do so again;
-`hung`: a step of it did not end; `vanished`: it, or what it brought, went with a part of the system
-that ended, and was given no fair chance; `lost`: anything else."""
+"""`environment`: it raised or broke the interface, and would do so again with the same seed;
+`hung`: a step did not end; `vanished`: it, or its result, was lost with a part of the system,
+through no fault of its own; `lost`: anything else.
+"""
 
 FAILURE_KINDS: dict[str, FailureKind] = {
     "RolloutError": "environment",
@@ -31,10 +32,10 @@ FAILURE_KINDS: dict[str, FailureKind] = {
     "WeightsGoneError": "vanished",
     "CacheUnreachableError": "vanished",
 }
-"""What a failure is by the name of the exception that the function raised; others are `lost`."""
+"""Kinds of failure by the name of the function's exception; others are `lost`."""
 
 MAX_REASON_CHARS = 1500
-"""A failure's reason is cut to this length: it holds the last lines of a traceback."""
+"""Longest reason of a failure, enough for the last lines of a traceback."""
 _TOKEN = re.compile(
     rb"(?P<mode>sample|evaluate):(?P<index>[0-9]{1,9})"
     rb"(?::(?P<attempt>[0-9]{1,9}):(?P<kind>lost|environment|hung|vanished):(?P<reason>.*))?",
@@ -44,16 +45,16 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One actor is done: its result is stored, or it will never come."""
+    """One actor is done: its result is stored, or will never arrive."""
 
     mode: Mode
     actor_index: int
     failed: str | None
-    """Why there will be no result; None when it is stored."""
+    """Why there is no result; None if it is stored."""
     attempt: int = 0
-    """The attempt at the round in which it failed; 0 for a result, whichever brought it."""
+    """The attempt in which it failed; 0 for a result."""
     kind: FailureKind = "lost"
-    """How it failed; without meaning for a result."""
+    """The kind of failure; unused for a result."""
 
 
 def claim_field(mode: Mode, actor_index: int) -> str:
@@ -64,18 +65,18 @@ def claim_field(mode: Mode, actor_index: int) -> str:
 def failure_token(
     mode: Mode, actor_index: int, *, attempt: int, reason: str, kind: FailureKind = "lost"
 ) -> bytes:
-    """Return the token, and the field, of an actor that will bring nothing."""
+    """Return the token, and the field, of a failed actor."""
     why = reason[:MAX_REASON_CHARS] or "no reason given"
     return f"{claim_field(mode, actor_index)}:{attempt}:{kind}:{why}".encode("utf-8", "replace")
 
 
 def arrivals_of(tokens: Iterable[bytes]) -> list[Arrival]:
-    """Return what tokens, or actors' fields, say, without those that say nothing."""
+    """Parse tokens or actors' fields, skipping invalid ones."""
     return [arrival for token in tokens if (arrival := arrival_of(token)) is not None]
 
 
 def arrival_of(token: bytes) -> Arrival | None:
-    """Return what a token, or an actor's field, says; None when it is neither."""
+    """Parse a token or an actor's field; None if it is neither."""
     found = _TOKEN.fullmatch(token)
     if found is None:
         _LOG.warning("no actor's token", extra={"text": token[:80]})
@@ -89,9 +90,9 @@ def arrival_of(token: bytes) -> Arrival | None:
 
 
 def answered(fields: Iterable[bytes]) -> list[Arrival]:
-    """Return what a round's fields say of its actors, one arrival each, in index order.
+    """Return one arrival for each actor from a round's fields, in index order.
 
-    Of one that failed and yet delivered the result counts, of failures the latest attempt's.
+    A result wins over failures, and the latest attempt's failure over earlier ones.
     """
     found: dict[tuple[Mode, int], Arrival] = {}
     for arrival in arrivals_of(field for field in fields if b":" in field):

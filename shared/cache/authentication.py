@@ -1,4 +1,4 @@
-"""How a process shows the trajectory cache who it is: not at all, by password or by IAM.
+"""Authentication at the trajectory cache: none, by password or by IAM.
 
 The settings are the same for everybody who connects. By IAM no secret is stored anywhere: the
 password is signed anew for every connection, which takes less time than the connection's handshake
@@ -24,9 +24,9 @@ class CredentialsError(redis.RedisError):
 
 
 class CacheSettings(BaseSettings):
-    """What every process that connects to the cache can be told about it."""
+    """Cache settings of every process."""
 
-    # Refusals end up in logs, and what is refused may be next to a password.
+    # Errors end up in logs, and a refused value may contain a password.
     model_config = SettingsConfigDict(hide_input_in_errors=True, use_attribute_docstrings=True)
 
     cache_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
@@ -70,7 +70,7 @@ class CacheSettings(BaseSettings):
     def cache_credentials(
         self, aws_credentials: Callable[[], AwsCredentials]
     ) -> CredentialProvider | None:
-        """Return what a connection is opened with; None leaves it to the cache URL.
+        """Return the credentials of a connection; None leaves them to the cache URL.
 
         By IAM alone, `aws_credentials` is called for each connection: for the key to sign with.
         """

@@ -147,7 +147,7 @@ def test_an_account_without_a_gpu_is_a_warning_and_a_list_without_one_is_none(
     variant: Variant, without_gpu: Synthesised
 ) -> None:
     (warning,) = _warnings(variant(answer={"offered_instance_types": []}))
-    assert "has no learner with a GPU and refuses jobs that want one" in warning
+    assert "has no learner with a GPU and refuses jobs that need one" in warning
     assert list(_warnings(without_gpu)) == []
 
 
