@@ -184,7 +184,7 @@ def test_prices_of_another_region_are_a_warning(
         return [w for w in _warnings(stack) if "bills and budgets" in w]
 
     (warning,) = told(variant(**_ACCOUNT))
-    assert "prices of us-east-1, this is for eu-central-1" in warning
+    assert "prices of us-east-1, but the stack is for eu-central-1" in warning
     assert told(variant(**_ACCOUNT, prices=FRANKFURT)) == []
     # The command line tells an app without a region of its own which one it will deploy to.
     monkeypatch.setenv("CDK_DEFAULT_REGION", "eu-west-1")

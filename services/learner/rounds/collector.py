@@ -74,8 +74,8 @@ class RoundCollector:
             must_leave: Ends the wait for episodes. A request to stop the job does not: short
                 episodes end first, so their mean would be biased.
             taken: Actors whose trajectories were used before this learner resumed the round: they
-                count as used and are not taken in again.
-            gather: Lets so many seconds pass while results arrive.
+                count as used and are not read again.
+            gather: Waits for the given seconds while results arrive.
             state_size: Numbers of a recurrent policy's state.
         """
         self._cache = cache

@@ -24,7 +24,7 @@ def read_trajectory(
     size: tuple[int, int],
     state_size: int = 0,
 ) -> Trajectory:
-    """Return an actor's trajectory, of so many (steps, environments) and of such recurrent states.
+    """Return an actor's trajectory with this size (steps, environments) and recurrent state.
 
     Raises:
         CodecError: The bytes are not Nitro's arrays.

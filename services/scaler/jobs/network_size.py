@@ -98,7 +98,7 @@ def _not_on_functions(rule: Hyperparameters, environment: EnvironmentSpec) -> st
     if not isinstance(environment.action, ContinuousActionSpec):
         return "has discrete actions: they compute gradients of Gaussian policies only"
     if getattr(rule, "network", "") or getattr(rule, "distribution", "gaussian") != "gaussian":
-        return "is to have a network or distribution of its own"
+        return "has a custom network or distribution"
     if rule.state_size:
         return "is to have a recurrent policy: hyperparameters.recurrent takes torch"
     if not rule.hidden_sizes:
