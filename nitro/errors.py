@@ -1,13 +1,13 @@
-"""Failures a person can act on: one message, one exit code, never a traceback."""
+"""Errors for users: one message, one exit code, no traceback."""
 
 EXIT_FAILED = 1
 """The job, or a part of the local system, failed."""
 EXIT_USAGE = 2
-"""The input or the machine does not allow what was asked."""
+"""The input or the machine does not allow the request."""
 EXIT_INTERRUPTED = 130
 """The user asked to stop."""
 EXIT_UNREAD = 141
-"""Nobody reads standard output any more; a shell reports the same for what SIGPIPE ends."""
+"""Standard output was closed; shells report the same code for SIGPIPE."""
 
 
 class CommandError(Exception):

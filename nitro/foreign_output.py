@@ -1,4 +1,4 @@
-"""Standard output is ours: what environments and their libraries print goes to standard error.
+"""Redirects prints of environments and their libraries from standard output to standard error.
 
 Whoever reads `--json`, or a table, wants nothing else there. Python code prints through
 `sys.stdout`, libraries through the process's file descriptor 1, and both may do so whenever they

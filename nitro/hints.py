@@ -1,4 +1,4 @@
-"""Commands that are suggested to a person, complete and quoted, so that they work when pasted."""
+"""Suggested commands, complete and quoted, ready to paste."""
 
 import shlex
 import shutil

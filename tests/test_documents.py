@@ -15,6 +15,7 @@ import nitro
 from nitro.cli.main import app
 from services.learner.record.tracking import LearnerMetrics
 from services.scaler.metrics import Metrics
+from shared.contracts.field_errors import known_fields
 from tests.documents import DOCUMENTS, ROOT, Command, commands, show
 
 DOCS = ROOT / "docs"
@@ -153,3 +154,11 @@ def _is_there(dotted: str) -> bool:
         return True
     homes = path.parent.with_suffix(".py"), path.parent / "__init__.py"
     return any(home.exists() and path.name in home.read_text(encoding="utf-8") for home in homes)
+
+
+def test_the_glossary_has_one_meaning_a_term_and_fields_that_exist() -> None:
+    text = (DOCS / "glossary.md").read_text("utf-8")
+    terms = re.findall(r"^\| ([^|]+?) \|", text, re.MULTILINE)[1:]
+    assert len(set(terms)) == len(terms) > 40
+    known = known_fields(algorithm="ppo", policy="nitro")
+    assert set(re.findall(r"`((?:stop|episodes|actors|detector)\.[a-z_]+)`", text)) <= set(known)

@@ -1,4 +1,4 @@
-"""Jobs that a killed local system left open: they are ended before the next one begins."""
+"""Ends jobs of a killed local system before the next job starts."""
 
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -8,8 +8,7 @@ from shared.contracts.jobs import FINISHED, JobStatus
 
 _LOOK_S = 0.05
 _PATIENCE_S = 60.0
-"""How long the learner may take to end what was left open: its dead predecessor's lease has to run
-out first."""
+"""How long the learner may take to end such jobs: the dead learner's lease has to expire first."""
 UNFINISHED: tuple[JobStatus, ...] = ("checking", "queued", "running", "stopping")
 
 
@@ -28,7 +27,7 @@ def end_left_over(
     """
     waiting = stop_left_over(api, statuses, keep=keep, tell=tell)
     if waiting:
-        tell("waiting until the learner has ended what was running")
+        tell("waiting until the learner has ended earlier jobs")
     deadline = monotonic() + _PATIENCE_S
     while waiting and monotonic() < deadline:
         api.check()

@@ -1,7 +1,7 @@
-"""What the command line and its settings say about environments of one's own, and what is kept.
+"""Custom environments from the command line and its settings, and their records.
 
-A job names its environment alone. What makes that environment here is kept beside the jobs, in the
-folder that is this user's only, so that later commands need not be told again.
+A job has only its environment's name. The maker is stored next to the jobs, in a private folder, so
+that later commands find it.
 """
 
 import hashlib

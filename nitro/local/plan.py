@@ -1,4 +1,4 @@
-"""What the local system starts, and with which settings: a pure function of a few choices.
+"""The local system's processes and settings: a pure function of a few choices.
 
 Variables are named as in each part's own `settings.py`. Times are generous because a laptop has
 few cores: actors of a round queue for them, which Lambda's would not.

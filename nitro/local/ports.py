@@ -48,11 +48,11 @@ _CANDIDATES = _Candidates()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports nobody listens on, all different, and from those given out before.
+    """Return distinct free ports that were not returned before.
 
-    They are free when this returns; whoever starts a server on one must report if it is taken.
-    Where the system leaves room for it, none is of the range that outgoing connections get theirs
-    from: a busy neighbour would take one before its server is up.
+    They are free when this returns; a server must report if its port is taken meanwhile. Where the
+    system leaves room for it, none is of the range that outgoing connections get theirs from: a
+    busy neighbour would take one before its server is up.
 
     Raises:
         CommandError: There are not so many.

@@ -1,4 +1,4 @@
-"""One child process of the local system: started in its own group, logged, never left behind."""
+"""One child process of the local system: in its own group, logged, never orphaned."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The whole system on one machine: cache, emulator, scaler and learner as processes of their own.
+"""The whole system on one machine: cache, emulator, scaler and learner as separate processes.
 
     import nitro
 
@@ -6,7 +6,7 @@
         client.submit(nitro.JobSpec(env_id="CartPole-v1"))
 
 Everything listens on 127.0.0.1 only. State and logs lie in `runs/.nitro/`. Nothing is restarted
-silently: a process that ended is reported with the end of its log.
+silently: an ended process is reported with the end of its log.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ _POLL_S = 0.02
 _START_S = 120.0
 """Libraries load slowly from a cold disk."""
 _HAND_BACK_S = 3.0
-"""How long the learner may take to hand its job back to the scaler."""
+"""How long the learner may take to return its job to the scaler."""
 _END_S = 7.0
 """Longer than the emulator and the scaler take to end in an orderly way."""
 
@@ -208,10 +208,11 @@ class LocalSystem:
         self.wait_ready(names, timeout_s=timeout_s)
 
     def close(self, *, at_once: bool = False) -> None:
-        """End every process, the hard way if need be; safe to repeat.
+        """End every process, by force if necessary; safe to repeat.
 
         Args:
-            at_once: Do not let the learner hand its job back nor the scaler finish its calls.
+            at_once: Kill immediately, so that the learner cannot return its job nor the scaler
+                finish its calls.
         """
         hand_back = ((name, _HAND_BACK_S) for name in self._learners)
         stages = (*hand_back, ("scaler", 0.0), ("emulator", 0.0))
@@ -221,8 +222,8 @@ class LocalSystem:
             if name in self._members
         ]
         try:
-            # In this order, as the learner's last word is to the scaler. The emulator is always
-            # asked: it has actors of its own to end.
+            # In this order, because the learner reports to the scaler last. The emulator always
+            # ends gracefully, to end its actors.
             for process, patience_s in members:
                 if at_once and process.name != "emulator":
                     process.kill()
@@ -305,7 +306,7 @@ def _inherited() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("NITRO_", "AWS_", "BOTO"))
     }
-    # Our processes talk to each other; a proxy for the outside world must not come between them.
+    # Our processes talk to each other directly, without any proxy.
     around = [LOOPBACK, "localhost", *filter(None, [kept.get("no_proxy") or kept.get("NO_PROXY")])]
     kept["no_proxy"] = kept["NO_PROXY"] = ",".join(around)
     kept["PYTHONPATH"] = module_path()
@@ -325,7 +326,7 @@ def _answers(url: str, http: httpx.Client) -> bool:
 
 
 def _require_answer(cache_url: str) -> None:
-    """Raise unless a Redis answers: the processes would wait for it without a word."""
+    """Raise unless Redis answers: the processes would wait for it silently."""
     from shared.cache.client import TrajectoryCache
     from shared.cache.connection import CacheError
 

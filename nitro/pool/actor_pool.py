@@ -1,4 +1,4 @@
-"""`nitro.ActorPool`: serverless actors for a training loop of one's own.
+"""`nitro.ActorPool`: serverless actors for custom training loops.
 
     with nitro.ActorPool("CartPole-v1", fragment=128, actors=(2, 8), budget_usd=0.5) as pool:
         for round in pool.rounds(50):
@@ -41,11 +41,11 @@ from shared.environments.packages import maker_env_id
 
 
 class ActorPool:
-    """Actors that roll out a policy whenever the training loop asks; a context manager.
+    """Actors that roll out a policy on request of a training loop; a context manager.
 
     Entering it opens a job whose learner is the program itself (`learner: external`). Leaving it
-    ends the job. A program that is killed loses the job after a minute, and nothing stays on.
-    The pool's own `PoolStopped`, uncaught, ends the block and goes no further.
+    ends the job. A killed program loses the job after a minute, and nothing stays on. An uncaught
+    `PoolStopped` of the pool ends the block without an error.
 
     Args:
         env: Name of a registered environment. On this machine it may also be a function or class
@@ -58,7 +58,7 @@ class ActorPool:
         budget_usd: The most that the job may cost; on this machine, as projected to AWS.
         policy_map: Where the policy is in the modules that `collect` is given: a `PolicyMap`, or
             `sequential`, `cleanrl`, `sb3` or `rllib`.
-        seed: Decides all that is random in the environments and in the actions.
+        seed: Determines all randomness of environments and actions.
         envs_per_actor: Environments B that each actor steps side by side: columns of its own.
         rounds_in_flight: Rounds open at a time; above 1 for `stream` alone.
         horizon: Steps after which an episode is cut. `limit`: where the environment cuts it.
@@ -72,7 +72,7 @@ class ActorPool:
         api_url: REST API of a deployment; default: NITRO_API_URL, or this machine.
         token: Its bearer token; default: NITRO_TOKEN or NITRO_TOKEN_FILE.
         runs_dir: Folder of the local system.
-        processes: Actors that really run at once on this machine; default: one per core.
+        processes: Actors that run at once on this machine; default: one per core.
         own: Actor processes beside the program, on its own cores: a number, or `auto` for one on
             each core. Functions do what these cannot do in time. The program then needs the
             simulators. Default: none.
@@ -225,12 +225,12 @@ class ActorPool:
         self._open.is_complete = True
 
     def collect(self, module: Module, actors: int | None = None) -> Batch:
-        """Roll a policy out, in a round of its own, and return what the actors brought.
+        """Roll a policy out in a new round, and return the actors' batch.
 
-        It blocks until all actors have answered, or at the deadline if a quorum has; what is
-        missing then is launched again once. Lost actors have no columns in the batch. A round that
-        Ctrl-C or an error cut short is gone on with: with the policy and the actors it began with,
-        whatever is said here. One that is lost is not launched again; open another pool.
+        It blocks until all actors have answered, or until the deadline with a quorum; missing
+        actors are relaunched once. Lost actors have no columns in the batch. After Ctrl-C or an
+        error, the next call continues the same round with its original policy and actors, ignoring
+        its arguments. A lost round is not relaunched: open a new pool.
 
         Args:
             module: A torch module or a mapping of names to arrays, which the pool's `policy_map`
@@ -298,10 +298,10 @@ class ActorPool:
         gradient_noise: GradientNoise | None = None,
         stats: Mapping[str, float] | None = None,
     ) -> None:
-        """Tell what was measured of the update, before the next round is asked for.
+        """Report measurements of the update before the next round is requested.
 
-        The scaling policy of the next round goes by it. What is not told keeps its last value
-        within a round, and is forgotten after it.
+        The next round's scaling policy uses them. Unreported values keep their last value within a
+        round, and are dropped after it.
 
         Args:
             curvature: As `nitro.measure_curvature` returns it; for `nitro` and `marginal`.
@@ -321,7 +321,7 @@ class ActorPool:
         report.stats.update(checked_stats(stats or {}))
 
     def _newest(self) -> Policy | None:
-        """Return the policy that the program has by now; None before the first round."""
+        """Return the program's current policy; None before the first round."""
         if self._module is None:
             return None
         return policy_of(self._module, self._policy_map, environment=self.environment)

@@ -1,4 +1,4 @@
-"""What one round of actors brought, as arrays: a column for each environment.
+"""One round's experience as arrays, with a column for each environment.
 
 Legend: `T` steps (the fragment), `n` columns (actors that answered, times the environments of
 each), `F` episodes cut by a time limit, `E` finished episodes.
@@ -47,14 +47,14 @@ class EpisodePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """What the actors of a round brought, read-only; lost actors have no columns.
+    """The experience of a round's actors, read-only; lost actors have no columns.
 
     Step `t` of a column takes `actions[t]` at `observations[t]`. Where an episode ends inside the
     fragment, the environment is reset, and `observations[t + 1]` is the first of the next one.
     A step that is both terminated and truncated counts as terminated.
 
     Attributes:
-        observations: What the policy saw, [T, n, *obs] float32 or uint8.
+        observations: The policy's inputs, [T, n, *obs] float32 or uint8.
         last_observations: What was observed after the last step, [n, *obs]: to bootstrap from
             where that step ended no episode, or only cut it.
         actions: As sampled, before they are clipped or rescaled: [T, n, A] float32, or [T, n] or
@@ -77,7 +77,7 @@ class Batch:
         num_launched: Actors that were launched; those that did not answer have no columns.
         environment: What observations and actions look like.
         policy: The policy that chose the actions, as it was published.
-        bill: Returns what the round was billed; see `cost_usd`.
+        bill: Returns the round's bill; see `cost_usd`.
     """
 
     observations: Array
@@ -112,7 +112,7 @@ class Batch:
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars that the round was billed; None until all of it is, with a later round's plan."""
+        """The round's bill in dollars; None until it is final, with a later round's plan."""
         return self.bill()
 
     def torch(self, device: object = "cpu") -> "Columns[Tensor]":

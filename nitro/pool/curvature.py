@@ -1,8 +1,8 @@
-"""`nitro.measure_curvature`: Nitro's detector for whatever trains the policy.
+"""`nitro.measure_curvature`: Nitro's detector for any training loop.
 
-It returns what the learner reports after an update: both ends of the spectrum of the Hessian of the
-policy surrogate objective, and the noise of its gradient. `pool.report(curvature=...)` tells it to
-the scaling policy. It needs torch, on the CPU.
+It returns the learner's measurement after an update: both ends of the spectrum of the policy
+surrogate's Hessian, and the noise of its gradient. `pool.report(curvature=...)` reports it to the
+scaling policy. It needs torch, on the CPU.
 
 Legend: `T` steps, `n` columns, N = T * n samples, D distribution parameters.
 """

@@ -1,4 +1,4 @@
-"""A round as `ActorPool.rounds` yields it: what was decided, before its actors are launched."""
+"""A round from `ActorPool.rounds`: the decision, before its actors are launched."""
 
 from nitro.pool.round_calls import Bills
 from shared.contracts.rounds import RoundPlan
@@ -28,5 +28,5 @@ class Round:
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars that the round was billed; None until all of it is, with a later round's plan."""
+        """The round's bill in dollars; None until it is final, with a later round's plan."""
         return self._bill()

@@ -1,4 +1,4 @@
-"""What a pool's owner is told when there is no next round, or when a round failed."""
+"""Errors of a pool without a next round, or with a failed round."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +14,8 @@ from shared.contracts.jobs import StopReason
 class PoolStopped(CommandError):  # noqa: N818 - not an error: the rounds are over
     """There is no next round.
 
-    `ActorPool.rounds` ends its loop instead of raising it. Raised by `collect` and `stream`; where
-    nobody catches it, it ends the pool's `with` block and goes no further.
+    `ActorPool.rounds` ends its loop instead of raising it. `collect` and `stream` raise it;
+    uncaught, it ends the pool's `with` block without an error.
 
     Attributes:
         reason: Why, as the job has it: `budget`, `target_return`, `max_rounds`, `max_wall`, `user`

@@ -16,7 +16,7 @@ from shared.trajectory import codec
 
 
 def read_policy(folder: Path, which: Which | None = None) -> tuple[int, NumpyPolicy]:
-    """Return the policy of one of a run's checkpoints, and how many updates are behind it.
+    """Return the policy of one of a run's checkpoints, and its number of updates.
 
     It knows its environment's actions: `policy.act(observation)` returns what `env.step` takes.
 
@@ -34,7 +34,7 @@ def read_policy(folder: Path, which: Which | None = None) -> tuple[int, NumpyPol
 
 
 def usual_checkpoint(job: Job) -> Which:
-    """Return whose policy is meant where nobody says: the best, where a job ended by its target.
+    """Return the default checkpoint: the best if a job ended at its target, otherwise the newest.
 
     Where rounds overlap, it was updated after the evaluation that reached the target.
     """
@@ -42,7 +42,7 @@ def usual_checkpoint(job: Job) -> Which:
 
 
 def read_checkpoint(folder: Path, which: Which | None = None) -> Checkpoint:
-    """Return one of a run's checkpoints; None is the usual one.
+    """Return one of a run's checkpoints; None selects the default.
 
     Raises:
         CommandError: There is none, or it is damaged.

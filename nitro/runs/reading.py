@@ -1,4 +1,4 @@
-"""Reading a run's folder: its job, its rounds and its bill, also while the run is going on."""
+"""Reading a run's folder: its job, its rounds and its bill, also during the run."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ from shared.contracts.views.jobs import JobSummary
 
 M = TypeVar("M", bound=Message)
 _MOST_NAMED = 5
-"""Runs that are named where the one asked for is not there."""
+"""Number of runs to suggest if the requested one is missing."""
 
 
 def training_return(line: RoundLine) -> float | None:
@@ -32,7 +32,7 @@ def training_return(line: RoundLine) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run's folder says."""
+    """The contents of a run's folder."""
 
     folder: Path
     job: Job
@@ -42,14 +42,14 @@ class Run:
 
     @property
     def evaluations(self) -> list[tuple[int, EvaluationResult]]:
-        """Number of rounds the evaluated policy had learned from, and evaluation, in order."""
+        """Evaluations in order, each with the number of rounds that its policy had learned from."""
         behind = self.job.spec.rounds_behind
         return [
             (behind(line.plan.round), line.evaluation) for line in self.rounds if line.evaluation
         ]
 
     def update(self, round_index: int) -> int:
-        """Return where a round stands among the updates: at its number, or behind all at the end.
+        """Return a round's position among the updates: its number, or after all of them at the end.
 
         Where rounds overlap, several only end the job: their numbers are higher than there are
         updates.
@@ -92,7 +92,7 @@ def find_run(run: str, runs_dir: Path, option: str = "RUN") -> Path:
         return matches[0]
     if matches:
         names = ", ".join(sorted(folder.name for folder in matches))
-        raise CommandError(f"{option}: {run!r} begins several runs, write more of it: {names}")
+        raise CommandError(f"{option}: {run!r} matches several runs, use a longer prefix: {names}")
     raise CommandError(f"{option}: no run at {run!r}, nor in {within}{_newest_of(newest)}")
 
 
@@ -200,7 +200,7 @@ def read_cost(folder: Path) -> JobCost | None:
 
 
 class RunFolders:
-    """What `nitro.client.client.NitroClient` tells of jobs, read from a folder of runs."""
+    """The read-only part of `nitro.client.client.NitroClient`, over a folder of runs."""
 
     def __init__(self, runs_dir: Path) -> None:
         self._runs_dir = runs_dir

@@ -1,4 +1,4 @@
-"""What a run amounted to, in numbers: for the table at the end and for `--json`."""
+"""A run's results in numbers, for the table at the end and for `--json`."""
 
 import json
 import math
@@ -20,8 +20,8 @@ from shared.contracts.rounds import RoundRecord
 _BROKEN = "were dropped and sampled again: an observation or a reward was not finite"
 _NO_EVALUATION = "evaluation left out"
 """In the reasons of a plan."""
-_LEFT_OUT = "evaluations were left out, as the budget did not allow them: raise --budget-usd"
-_ANEW = "were to go on and began anew: see the actors' logs"
+_LEFT_OUT = "evaluations were skipped for lack of budget: raise --budget-usd"
+_ANEW = "should have continued but started over: see the actors' logs"
 _OTHERS = "were repeated and gave other observations: the environment is not deterministic"
 
 
@@ -35,7 +35,7 @@ class Projection(BaseModel):
 
 
 class OnServers(Projection):
-    """The same run on two servers that are paid for all the time."""
+    """The same run on two always-on servers."""
 
     machines: str
 
@@ -204,7 +204,7 @@ def _no_folder(expected: Path | None) -> str:
 
 
 def going_on(job: Job, *, wall_s: float, place: Place) -> str | None:
-    """Return the command that goes on with a job, None for one that reached its end.
+    """Return the command that continues a job; None for a finished job.
 
     A job that has used a limit up is resumed with a higher one only: with as much again.
     """
@@ -222,7 +222,7 @@ def going_on(job: Job, *, wall_s: float, place: Place) -> str | None:
 
 
 def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
-    """Return what a person may want to do with a job that came to its end: commands, and why."""
+    """Return next commands for a finished job, with their purpose."""
     spec, job_id, command = job.spec, job.job_id, place.command
     commands = [(command("evaluate", job_id, "--episodes", 100), "how well it does, more exactly")]
     if job.can_go_on:
@@ -233,7 +233,7 @@ def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
             why += "; leave out --fresh-schedule to keep the last round's small step size"
         commands.append((command(*longer), why))
     else:
-        commands.append((command("export", job_id, "--out", "policy"), "take the policy elsewhere"))
+        commands.append((command("export", job_id, "--out", "policy"), "export the policy"))
     same = ["train", spec.env_id, *_environment_options(spec)]
     if spec.preset == "paper":
         commands.append((command(*same), "the preset that learns best, a million steps"))
@@ -264,7 +264,7 @@ def _projected(projection: Projection) -> str:
 
 
 def cost_text(usd: float, stop: StopRule) -> str:
-    """Tell what a job has cost of its cap; without a cap nobody pays, and it would cost that."""
+    """Show a job's cost and cap; without a cap, the projected cost."""
     if not stop.is_capped:
         return f"would be {usd:.4f} USD on AWS"
     return f"{usd:.4f} of {stop.budget_usd:g} USD (projected)"
@@ -276,7 +276,7 @@ def number(value: float | None) -> str:
 
 
 def wait_text(wait: Wait) -> str:
-    """Tell what a job waits for, and until when."""
+    """Show a job's reason to wait, and until when."""
     if wait.until is None:
         return wait.reason
     until = datetime.fromtimestamp(wait.until).astimezone()

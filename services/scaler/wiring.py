@@ -357,7 +357,7 @@ class Components:
         self.capacity.start()
 
     async def close(self) -> None:
-        """Wait for what is in flight, then let go of everything."""
+        """Wait for launches in flight, then close everything."""
         await self.checks.close()
         await self.lost.close()
         wait_s = 0.0 if self.book.fenced else self.settings.shutdown_wait_s
@@ -384,7 +384,7 @@ class Components:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What is not as it should be, though work goes on."""
+        """Degraded parts, although the scaler works."""
         return self.capacity.problems | self._function.problems
 
     def render_metrics(self) -> bytes:

@@ -17,7 +17,8 @@ MB_PER_VCPU = 1769
 """Memory at which Lambda gives a function one full vCPU."""
 SPOT_SHARE = 0.33
 """Price of Fargate Spot, as a share of the price on demand: as it was in us-east-1. AWS changes it
-now and then, and never asks more than on demand."""
+at times, and never charges more than on demand.
+"""
 LAUNCH_BURST = 1000
 """Environments Lambda starts at once for one function."""
 LAUNCHES_PER_S = 100.0

@@ -1,7 +1,7 @@
 """The picture of several runs: returns by steps and by dollars, and actors and dollars by steps.
 
-Runs that differ in nothing but their seed are drawn as one: their mean, with its 95 % interval.
-Few seeds have their lowest and highest value in its place.
+Runs that differ only in their seed are drawn as one: their mean with its 95 % interval, or with the
+minimum and maximum for few seeds.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from nitro.runs.reading import Run
 from nitro.runs.report import shown
 
 COMPARED = "plots/compared.png"
-"""Where the picture lies in the folder of the first run."""
+"""Path of the picture in the folder of the first run."""
 
 Line = tuple[NDArray[np.float64], NDArray[np.float64]]  # x [K] ascending, y [K]
 _POINTS = 200
@@ -40,7 +40,7 @@ class _Group:
 
 
 def draw_together(runs: Sequence[Run], path: Path | None = None) -> Path:
-    """Draw runs in one picture and return where it lies.
+    """Plot runs in one picture and return its path.
 
     Args:
         runs: Two or more.
@@ -91,7 +91,7 @@ def _require_comparable(runs: Sequence[Run], measure: Measure) -> None:
 
 
 def _groups(runs: Sequence[Run]) -> list[_Group]:
-    """Put runs together that differ in their seed alone, and name what tells groups apart."""
+    """Group runs that differ only in their seed, and label the groups by their differences."""
     members: dict[str, list[Run]] = {}
     for run in runs:
         fields = {k: v for k, v in configuration(run.job).items() if k != "seed"}
@@ -126,7 +126,7 @@ def _draw(panel: Axes, groups: Sequence[_Group], line_of: Callable[[Run], Line])
         if len(lines) == 1:
             panel.plot(*lines[0], color=colour, linewidth=1.6, label=group.label)
             continue
-        # As far as every seed went: a mean over ever fewer seeds would jump where one ends.
+        # Only as far as every seed went: the mean would jump where a seed ends.
         grid = np.linspace(max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines), _POINTS)
         values = np.stack([np.interp(grid, x, y) for x, y in lines])
         mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)

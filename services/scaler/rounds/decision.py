@@ -1,4 +1,4 @@
-"""The decision about one round, as a pure function of what is known before it.
+"""The decision about one round, as a pure function of the known state.
 
 The steps, in order: does the job end here; how many actors does the scaling policy ask for; how
 many may the account run; how many does the budget allow. Each step that changes the number says so
@@ -95,7 +95,7 @@ class Decision:
 
 
 def stop_reason(context: RoundContext) -> tuple[StopReason, str] | None:
-    """Return the first condition met and a sentence about it, or None to go on."""
+    """Return the first stop condition that holds and a sentence about it, or None."""
     record, rule = context.record, context.spec.stop
     if record.job.status == "stopping":
         return "user", "the job was asked to stop"
@@ -152,7 +152,7 @@ def decide_with_warm(context: RoundContext, *, at: float) -> tuple[JobRecord, De
 
 
 def decide_round(context: RoundContext) -> Decision:
-    """Return what to do about the round a learner asked for."""
+    """Return the decision about a requested round."""
     if context.again is not None:
         return _decide_reopening(context, context.again)
     stop = context.ended or stop_reason(context) or _ended_by_client(context.request)
@@ -197,7 +197,7 @@ def _placed(context: RoundContext, num_actors: int) -> Split:
 
 
 def _affordable(context: RoundContext, num_actors: int, placed: Split) -> tuple[Affordable, Split]:
-    """Return what of a round the budget allows: rather on own cores than not at all."""
+    """Return the affordable part of a round, on own cores if functions are too expensive."""
     due = evaluations_due(context.spec.evaluation, context.round_index)
     found: list[tuple[Affordable, Split]] = []
     for own in dict.fromkeys((placed.own, min(placed.most_own, num_actors))):
@@ -235,7 +235,7 @@ def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
 
 
 def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
-    """Return what to do about a round of which too little arrived: launch what is missing again.
+    """Return the decision about a round with missing results: relaunch them.
 
     The round keeps its size, its score and its evaluation; only what is missing is launched. The
     job ends without the money for missing rollouts; without that for mere episodes they stay out.

@@ -1,4 +1,4 @@
-"""Which of a round's actors run on the learner's own cores, and which are functions.
+"""The split of a round's actors between the learner's own cores and functions.
 
 With n actors and c own cores, the first m of them run here and the others are functions. An own
 rollout takes t_o, and a function t_f, what calling it takes included. The round then waits

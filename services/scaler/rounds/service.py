@@ -1,4 +1,4 @@
-"""Rounds: the learner's one call per update, answered once and remembered.
+"""Rounds: the learner's one call per update, decided once and stored.
 
 The plan and the money reserved for it are written in one change, then its actors are launched and
 the answer is given. So whoever asks again, after a lost answer or a restart on either side, gets
@@ -167,7 +167,7 @@ class RoundService:
     async def _written(
         self, job_id: str, round_index: int, request: RoundRequest, forgotten: range | None
     ) -> _Written | range:
-        """Decide about a request and write it.
+        """Decide about a request and write the plan.
 
         Or return, with nothing written, the rounds that are made again and that the cache has to
         forget first, unless it has `forgotten` them.
@@ -221,7 +221,7 @@ class RoundService:
             raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
 
     def _begun(self, record: JobRecord, planned: PlannedAttempt) -> LaunchOrder | None:
-        """Return what is to be launched of a stored plan, once: it counts as in flight from here.
+        """Return a stored plan's launch once, and count it as in flight.
 
         That is all of it, unless another process made it, or it is in flight or booked. Nobody may
         change the job meanwhile.
@@ -273,7 +273,7 @@ class RoundService:
         return Change(record=record, rounds=entries, lines=lines), planned
 
     def _answer(self, written: _Written) -> RoundPlan:
-        """Return what the learner is told."""
+        """Return the learner's answer."""
         planned = written.planned
         if written.new or written.order is not None:
             # Whatever time has passed since it was written: its actors start now.

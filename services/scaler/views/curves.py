@@ -1,8 +1,8 @@
-"""A job's rounds as columns. Reads the stretch that is asked for, and nothing of the ledger.
+"""A job's rounds as columns. Reads only the requested stretch, and not the ledger.
 
-Whoever opens a long job asks for all of its rounds: stretches that cannot change are made once.
+Opening a long job requests all of its rounds, so unchanging stretches are cached.
 
-What a plan told the learner of the bill is in the plan: the sum over all plans is the bill so far.
+Each plan contains its new lines of the bill, so the sum over all plans is the bill so far.
 """
 
 from collections import defaultdict

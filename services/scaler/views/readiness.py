@@ -1,4 +1,4 @@
-"""Whether what the scaler needs is there: looked at now and then, however often it is asked.
+"""The scaler's readiness: its dependencies are checked at intervals, independent of requests.
 
 Anybody may ask, and on AWS a look is a call of Lambda's control plane, which allows a few a second
 for the whole account: whoever asked in a loop would keep scaler and dead-man switch from it.

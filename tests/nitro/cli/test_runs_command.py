@@ -162,7 +162,7 @@ def test_a_unique_beginning_names_a_run_and_an_ambiguous_one_lists_them(runs_dir
     assert json.loads(runs(runs_dir, "show", "walk", "--json").stdout)["name"] == "walker2d-v5-11aa"
     refused = runs(runs_dir, "show", "hopper")
     assert refused.exit_code == EXIT_USAGE
-    assert "'hopper' begins several runs" in refused.stderr
+    assert "'hopper' matches several runs" in refused.stderr
     assert "hopper-v5-3f2a, hopper-v5-3f9c" in refused.stderr
     assert runs(runs_dir, "show", "nowhere").exit_code == EXIT_USAGE
 

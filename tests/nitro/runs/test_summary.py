@@ -76,7 +76,7 @@ def test_episodes_that_were_dropped_or_began_anew_are_warned_about() -> None:
     )
     summary = summarise(job(), list(broken), COST, run_dir=None)
     assert (summary.dropped_episodes, summary.begun_anew) == (3, 6)
-    assert "6 episodes were to go on and began anew" in _table(summary)
+    assert "6 episodes should have continued but started over" in _table(summary)
     assert "3 episodes were dropped and sampled again" in _table(summary)
 
 
@@ -184,7 +184,7 @@ def test_what_a_cap_left_out_is_told_and_without_one_nothing_is_spent() -> None:
         update={"plan": plan(0).model_copy(update={"reason": "budget: evaluation left out, $0"})}
     )
     summary = summarise(job(), [left_out, *RECORDS[1:]], COST, run_dir=None)
-    assert "1 evaluations were left out, as the budget did not allow them" in _table(summary)
+    assert "1 evaluations were skipped for lack of budget" in _table(summary)
     assert "left out" not in _table(summarise(job(), RECORDS, COST, run_dir=None))
     assert cost_text(0.25, StopRule(budget_usd=2)) == "0.2500 of 2 USD (projected)"
     assert cost_text(0.25, StopRule(budget_usd=NO_CAP_USD)) == "would be 0.2500 USD on AWS"
