@@ -26,8 +26,18 @@ _EVERYWHERE = frozenset(
 _LIBRARIES = frozenset(
     (
         *("OpenGL", "PIL", "ale_py", "awslambdaric", "functions", "glfw", "gymnasium", "imageio"),
-        *("learning", "matplotlib", "mujoco", "nitro", "numpy", "pydantic", "pygame", "redis"),
-        *("services", "shared", "torch", "zstandard"),
+        *(
+            "learning",
+            "matplotlib",
+            "mujoco",
+            "nitro",
+            "numpy",
+            "pydantic",
+            "pygame",
+            "redis",
+            "rich",
+        ),
+        *("services", "shared", "torch", "typer", "zstandard"),
     )
 )
 _NOT_SIMULATORS = _LIBRARIES | sys.stdlib_module_names
