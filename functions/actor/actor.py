@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from functions.actor.rollout import evaluate_episode, sample_fragment
+from functions.actor.search import search_episodes
 from functions.actor.warm import WarmEnv, WarmEnvironments
 from functions.actor.watchdog import Watchdog
 from shared.cache.client import TrajectoryCache
@@ -19,7 +20,8 @@ from shared.environments.state.replay import Standing
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
 from shared.trajectory import codec
-from shared.trajectory.trajectory import encode_episode, encode_trajectory
+from shared.trajectory.episode_sums import encode_sums
+from shared.trajectory.trajectory import Trajectory, encode_episode, encode_trajectory
 
 
 class PolicyUnavailableError(RuntimeError):
@@ -172,6 +174,9 @@ def _roll_out(
             episode_lengths=(episode.length,),
             dropped_episodes=episode.dropped_episodes,
         )
+    if task.search is not None:
+        sums = search_episodes(task, task.search, envs[0].env, policy, watchdog=watchdog)
+        return _result(sums, encode_sums(sums))
     trajectory = sample_fragment(
         task,
         [each.env for each in envs],
@@ -185,8 +190,12 @@ def _roll_out(
             if place:
                 observation = trajectory.observation[-1, b].copy()
                 each.standing = Standing(place=place, observation=observation)
+    return _result(trajectory, encode_trajectory(trajectory))
+
+
+def _result(trajectory: Trajectory, payload: bytes) -> _Result:
     return _Result(
-        payload=encode_trajectory(trajectory),
+        payload=payload,
         steps=trajectory.num_steps,
         episode_returns=tuple(trajectory.episode_returns.tolist()),
         episode_lengths=tuple(trajectory.episode_lengths.tolist()),

@@ -151,25 +151,8 @@ def evaluate_episode(
     Raises:
         RolloutError: As for `sample_fragment`.
     """
-    env = whole_games(env)
-    env_id = task.env.env_id
-    play = _Play(env_id, env, policy, _translator(env_id, env, policy, num_envs=1))
-    watch = _watching(watchdog, env_id, lambda: play.progress)
-    with np.errstate(all="ignore"), watch:
-        try:
-            play.through(seed=task.seed)
-            while play.broken is not None and play.num_dropped < MAX_DROPPED_EPISODES:
-                play.num_dropped += 1
-                play.through(seed=None)
-        except RolloutError:
-            raise
-        except Exception as error:  # an environment may raise anything
-            raise _failure(task, env, play.length, error) from error
-    if play.broken is not None:
-        raise RolloutError(
-            f"{task.env.env_id}: {play.broken}, as in {play.num_dropped} episodes before; "
-            "evaluation dropped"
-        )
+    play = Play(task, env, policy)
+    play.whole(seed=task.seed, watchdog=watchdog)
     return Episode(
         job_id=task.job_id,
         round=task.round,
@@ -187,14 +170,38 @@ def _watching(
     return contextlib.nullcontext() if watchdog is None else watchdog.watching(env_id, progress)
 
 
-class _Play:
-    """Episodes with the most likely actions, one after the other."""
+class Play:
+    """Episodes with the most likely actions, one after the other, until one is whole."""
 
-    def __init__(self, env_id: str, env: Env, policy: NumpyPolicy, translate: Translator) -> None:
-        self._env_id = env_id
-        self._env = env
+    def __init__(
+        self,
+        task: RolloutTask,
+        env: Env,
+        policy: NumpyPolicy,
+        *,
+        most_steps: int | None = None,
+        keeps: bool = False,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            task: Names the environment.
+            env: Of that kind.
+            policy: Chooses the actions.
+            most_steps: Where an episode is cut; None at `MAX_EVALUATION_STEPS`.
+            keeps: Whether what it observed is kept.
+
+        Raises:
+            RolloutError: The policy does not fit the environment.
+        """
+        self._task = task
+        self._env = whole_games(env)
         self._policy = policy
-        self._translate = translate
+        self._translate = _translator(task.env.env_id, env, policy, num_envs=1)
+        self._most_steps = most_steps or MAX_EVALUATION_STEPS
+        self._keeps = keeps
+        self.observed: list[NDArray[np.float32]] = []
+        """What each action of the latest episode was chosen for, # [1, *obs] each, if kept."""
         self.episode_return = 0.0
         self.length = 0
         self.broken: str | None = None
@@ -203,7 +210,31 @@ class _Play:
         self.progress = 0
         """Grows with every step and reset that has ended."""
 
-    def through(self, *, seed: int | None) -> None:
+    def whole(self, *, seed: int, watchdog: Watchdog | None) -> None:
+        """Play an episode in which everything is finite, after others if it must be.
+
+        Raises:
+            RolloutError: As for `sample_fragment`.
+        """
+        env_id = self._task.env.env_id
+        watch = _watching(watchdog, env_id, lambda: self.progress)
+        with np.errstate(all="ignore"), watch:
+            try:
+                self._through(seed=seed)
+                while self.broken is not None and self.num_dropped < MAX_DROPPED_EPISODES:
+                    self.num_dropped += 1
+                    self._through(seed=None)
+            except RolloutError:
+                raise
+            except Exception as error:  # an environment may raise anything
+                raise _failure(self._task, self._env, self.length, error) from error
+        if self.broken is not None:
+            raise RolloutError(
+                f"{env_id}: {self.broken}, as in {self.num_dropped} episodes before; "
+                "episode dropped"
+            )
+
+    def _through(self, *, seed: int | None) -> None:
         """Play one episode to its end, or until something is not finite.
 
         Raises:
@@ -212,11 +243,15 @@ class _Play:
         env, space = self._env, self._env.observation_space
         state = self._policy.new_state(1)
         self.episode_return, self.length, self.broken = 0.0, 0, None
+        self.observed = observed = list[NDArray[np.float32]]()
         observation, ended = _seen(env.reset(seed=seed)[0], space), False
         self.progress += 1
-        while not ended and self.broken is None and self.length < MAX_EVALUATION_STEPS:
-            mode = self._policy.mode(observation[np.newaxis], state)
-            _check_diverged(self._env_id, observation[np.newaxis], mode, step=self.length)
+        while not ended and self.broken is None and self.length < self._most_steps:
+            row = observation[np.newaxis]
+            if self._keeps:
+                observed.append(row)
+            mode = self._policy.mode(row, state)
+            _check_diverged(self._task.env.env_id, row, mode, step=self.length)
             (action,) = self._translate(mode)
             given, reward, terminated, truncated, _ = env.step(action)
             observation = _seen(given, space)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from learning.algorithms.algorithm import Algorithm
+from learning.algorithms.ars import Ars
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
@@ -43,6 +44,7 @@ BUILDERS: dict[str, Builder] = {
     "impala": Impala,
     "sac": Sac,
     "crossq": Sac,
+    "ars": Ars,
 }
 
 

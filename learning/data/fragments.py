@@ -43,8 +43,10 @@ def in_actor_order(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
     indices = [trajectory.actor_index for trajectory in ordered]
     if len(set(indices)) != len(indices):
         raise ValueError(f"actor indices must be distinct, got {indices}")
-    lengths = {trajectory.reward.shape[0] for trajectory in ordered}
-    if len(lengths) != 1:
+    # Sums of whole episodes have no rewards, nor a common length.
+    rewards = [each.arrays["reward"] for each in ordered if "reward" in each.arrays]
+    lengths = {len(reward) for reward in rewards}
+    if len(lengths) > 1:
         raise ValueError(f"all trajectories of a round must have one length, got {sorted(lengths)}")
     return ordered
 

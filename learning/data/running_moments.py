@@ -56,9 +56,12 @@ class RunningMoments:
             return self
         exact = rows.astype(np.float64)
         mean = exact.mean(axis=0)
-        m2 = np.square(exact - mean).sum(axis=0)
-        count = self.count + len(rows)
-        share, step = len(rows) / count, mean - self.mean
+        return self.joined(len(rows), mean, np.square(exact - mean).sum(axis=0))
+
+    def joined(self, num_rows: int, mean: NDArray[np.float64], m2: NDArray[np.float64]) -> Self:
+        """Return the moments of the rows so far and of others that have these, # [F] each."""
+        count = self.count + num_rows
+        share, step = num_rows / count, mean - self.mean
         return type(self)(
             count=np.asarray(count, np.int64),
             mean=self.mean + step * share,

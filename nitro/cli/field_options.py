@@ -60,9 +60,9 @@ FIELD_OPTIONS = (
     _job(
         "algorithm",
         str,
-        "Learning algorithm; rounds overlap for all but ppo. sac and crossq are for continuous "
+        "Learning algorithm; rounds overlap for all but ppo and ars. sac and crossq: continuous "
         "actions.",
-        metavar="ppo|impact|impala|sac|crossq",
+        metavar="ppo|impact|impala|sac|crossq|ars",
     ),
     _job(
         "preset",

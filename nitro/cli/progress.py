@@ -76,12 +76,19 @@ def _round_line(upto: Snapshot) -> str:
     """Describe the last round of a snapshot whose rounds are all done."""
     record = upto.records[-1]
     return (
-        f"round {record.plan.round + 1}/{upto.job.spec.stop.max_rounds}"
+        f"round {record.plan.round + 1}/{upto.job.spec.stop.told_rounds}"
         f"  evaluation {_evaluated(record)}  training {number(upto.training_return)}"
+        f"{_best(record, upto.job)}"
         f"  actors {_granted(record.plan)}  score {_score(record.plan.boosting_score)}"
         f"  steps {sum(each.result.env_steps for each in upto.records if each.result):,}"
         f"  {_rate(upto.steps_per_s)}  {_cost(record, upto.job)}  left {_left(upto.eta_s)}"
     )
+
+
+def _best(record: RoundRecord, job: Job) -> str:
+    """Return the best return of a search's round, whose episodes are of different policies."""
+    returns = record.result.episode_returns if record.result and job.spec.searches else ()
+    return f" (best {number(max(returns))})" if returns else ""
 
 
 def _left(eta_s: float | None) -> str:
@@ -144,7 +151,10 @@ class LiveView:
 def panel(snapshot: Snapshot) -> RenderableType:
     """Return the panel for a job's current state."""
     job, plan = snapshot.job, snapshot.plan
+    most = job.spec.stop.max_env_steps
     bar = ProgressBar(total=job.spec.stop.max_rounds, completed=snapshot.finished_rounds)
+    if most is not None:
+        bar = ProgressBar(total=most, completed=min(most, job.progress.env_steps))
     table = Table.grid(padding=(0, 2))
     for _ in range(2):
         table.add_column(style="bold", no_wrap=True)
@@ -154,7 +164,7 @@ def panel(snapshot: Snapshot) -> RenderableType:
         actors += f" (asked {plan.requested})"
     total = planned_steps(job.spec)
     rows = [
-        ("round", f"{snapshot.finished_rounds} / {job.spec.stop.max_rounds}"),
+        ("round", f"{snapshot.finished_rounds} / {job.spec.stop.told_rounds}"),
         ("time left", _left(snapshot.eta_s)),
         (
             "evaluation",

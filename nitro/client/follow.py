@@ -1,5 +1,6 @@
 """Following a job over REST until it ends."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -63,8 +64,13 @@ class Snapshot:
         if not results:
             return None
         newer = results[max(1, len(results) // 2) :] or results
-        remaining = self.job.spec.stop.max_rounds - self.finished_rounds
-        return max(0, remaining) * fmean(result.timing.total_s for result in newer)
+        stop, progress = self.job.spec.stop, self.job.progress
+        remaining = max(0, stop.max_rounds - self.finished_rounds)
+        if stop.max_env_steps is not None:
+            steps_left = max(0, stop.max_env_steps - progress.env_steps)
+            per_round = fmean(result.env_steps for result in newer)
+            remaining = min(remaining, math.ceil(steps_left / max(1.0, per_round)))
+        return remaining * fmean(result.timing.total_s for result in newer)
 
     def _timed(self) -> list[tuple[int, float]]:
         results = [record.result for record in self.records if record.result]

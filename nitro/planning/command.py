@@ -106,6 +106,11 @@ def _job(
         known = steps_to_return(spec, to_return)
         typer.echo(f"{known.steps:,} steps to {to_return:g}, as in {known.source}", err=True)
         spec = job(known.steps)
+    if spec.searches:
+        raise CommandError(
+            f"--set: no plan for {spec.algorithm}: the lengths of its episodes, and so the steps "
+            "of its rounds, are unknown. `nitro train` shows the cost of each round"
+        )
     planned = planned_steps(spec)
     # Rounds of SAC and CrossQ overlap, too, but each is learned as a whole: an upper bound.
     if planned is None or (spec.open_rounds > 1 and not ALGORITHMS[spec.algorithm].replays):

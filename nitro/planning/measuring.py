@@ -260,7 +260,7 @@ def _fragment(
         replay_steps=job.replay_steps,
         rebuild=job.described_environment.repeats == "rebuilt",
         horizon=job.spec.episodes.cut_at,
-        discount=job.hyperparameters.discount,
+        discount=getattr(job.hyperparameters, "discount", 1.0),
         seed=job.spec.seed,
     )
     # Repeated steps are counted separately: they depend on the place in an episode.

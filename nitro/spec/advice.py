@@ -76,6 +76,8 @@ def _on_episodes(spec: JobSpec, environment: EnvironmentSpec, place: Place) -> l
     longest = longest_episode(spec, environment) or 0
     taken = spec.steps_of(spec.actors.max) // spec.envs_per_actor
     how, lines = going_on(spec, environment), list[str]()
+    if spec.searches:
+        return lines  # its episodes are whole
     why = f"{place.command('check-env', spec.env_id)} says why"
     repeated = longest_replay(spec, environment) if how == "replay" else 0
     if repeated:

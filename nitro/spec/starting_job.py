@@ -15,13 +15,16 @@ from nitro.errors import CommandError
 from nitro.local.own_files import named_files
 from nitro.spec.spec_file import JsonObject, merged, says, says_range, validated
 from nitro.spec.total_steps import planned_steps, rounds_for
-from shared.contracts.job_spec import NO_CAP_USD, JobSpec
-from shared.contracts.scaling_spec import POLICIES
-from shared.hyperparameters.presets import ALGORITHMS, Preset
+from shared.contracts.job_spec import MAX_ROUNDS, NO_CAP_USD, JobSpec
+from shared.contracts.scaling_spec import POLICIES, ActorRange
+from shared.hyperparameters.ars import ArsHyperparameters
+from shared.hyperparameters.presets import ALGORITHMS, Preset, resolve
 
 PRESET: Preset = "standard"
 _EVALUATIONS = 20
 """Evaluations in a job, roughly: each takes as long as some rounds."""
+_EPISODE_STEPS = 1000
+"""Steps of a long episode: MuJoCo's limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,7 @@ class StartingJob:
     """The setting that the preset `standard` is tuned for."""
     num_actors: int = 8
     hyperparameters: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Hyper-parameters of PPO that replace the preset's."""
+    """Hyper-parameters of PPO or ARS that replace the preset's."""
     reason: str = ""
     """Their source, as shown by `nitro presets ENV`."""
 
@@ -84,8 +87,58 @@ _BY_NAME: Mapping[str, StartingJob] = {
 """By prefix of the environment's name; all others have the usual default."""
 
 
+def _searched(
+    total_steps: float,
+    *,
+    directions: int,
+    top: int,
+    step_size: float,
+    std: float,
+    offset: float = 0.0,
+    normalises: bool = True,
+    num_actors: int = 8,
+) -> StartingJob:
+    return StartingJob(
+        total_steps=int(total_steps),
+        num_actors=num_actors,
+        hyperparameters={
+            "directions": directions,
+            "top_directions": top,
+            "step_size": step_size,
+            "exploration_std": std,
+            "reward_offset": offset,
+            "observation_normalisation": normalises,
+        },
+        reason="arXiv 1803.07055, tables 9 and 10; steps: RL Zoo's ars.yml",
+    )
+
+
+_BY_NAME_ARS: Mapping[str, StartingJob] = {
+    "Swimmer-": _searched(
+        2e6, directions=1, top=1, step_size=0.02, std=0.01, normalises=False, num_actors=2
+    ),
+    "Hopper-": _searched(7e6, directions=8, top=4, step_size=0.01, std=0.025, offset=1.0),
+    "HalfCheetah-": _searched(
+        1.25e7, directions=32, top=4, step_size=0.02, std=0.03, num_actors=16
+    ),
+    "Walker2d-": _searched(
+        7.5e7, directions=40, top=30, step_size=0.03, std=0.025, offset=1.0, num_actors=16
+    ),
+    "Ant-": _searched(
+        7.5e7, directions=60, top=20, step_size=0.015, std=0.025, offset=1.0, num_actors=24
+    ),
+    "Humanoid-": _searched(
+        2.5e8, directions=230, top=230, step_size=0.02, std=0.0075, offset=5.0, num_actors=46
+    ),
+}
+"""The same for ARS."""
+
+
 def starting_job(env_id: str, algorithm: str = "ppo") -> StartingJob:
     """Return the length and rounds of training, from an environment's name alone."""
+    if algorithm == "ars":
+        searched = (job for prefix, job in _BY_NAME_ARS.items() if env_id.startswith(prefix))
+        return next(searched, StartingJob())
     named = (job for prefix, job in _BY_NAME.items() if env_id.startswith(prefix))
     usual = next(named, StartingJob())
     if algorithm not in ALGORITHMS or not ALGORITHMS[algorithm].replays:
@@ -131,16 +184,39 @@ def train_spec(
             "learner: external is for your own program with nitro.ActorPool: nothing would train "
             "this job"
         )
-    if completed and not rounds_said and total_steps is None and planned_steps(spec) is not None:
-        total_steps = starting_job(spec.env_id, spec.algorithm).total_steps
+    if completed and total_steps is None and not rounds_said:
+        total_steps = _usual_steps(spec)
     if total_steps is not None:
-        _say(raw, "stop", "max_rounds", rounds_for(spec, total_steps))
+        _lasts(raw, spec, total_steps)
         spec = validated(raw)
     if completed and not says(raw, "evaluation", "every_rounds"):
-        every = math.ceil(spec.stop.max_rounds / _EVALUATIONS)
+        every = math.ceil(_expected_rounds(spec) / _EVALUATIONS)
         _say(raw, "evaluation", "every_rounds", every)
         spec = validated(raw)
     return spec
+
+
+def _usual_steps(spec: JobSpec) -> int | None:
+    """Return how many steps a job has that says nothing of it; None if they cannot be planned."""
+    if spec.stop.max_env_steps is not None or not (spec.searches or planned_steps(spec)):
+        return None
+    return starting_job(spec.env_id, spec.algorithm).total_steps
+
+
+def _lasts(raw: JsonObject, spec: JobSpec, total_steps: int) -> None:
+    """Have a job last so many steps."""
+    if spec.searches:  # how long its episodes are nobody knows
+        _say(raw, "stop", "max_env_steps", total_steps)
+    _say(raw, "stop", "max_rounds", MAX_ROUNDS if spec.searches else rounds_for(spec, total_steps))
+
+
+def _expected_rounds(spec: JobSpec) -> int:
+    """Return about how many rounds a job has; episodes of a search are taken to be long."""
+    rounds, steps = spec.stop.max_rounds, spec.stop.max_env_steps
+    rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
+    if steps is None or not isinstance(rule, ArsHyperparameters):
+        return rounds
+    return min(rounds, math.ceil(steps / (rule.num_episodes * _EPISODE_STEPS)))
 
 
 def _name_files(raw: JsonObject) -> None:
@@ -158,8 +234,9 @@ def _lift_cap(raw: JsonObject) -> None:
 def _fix_rounds(raw: JsonObject) -> None:
     """Set the default samples and actors of a round."""
     usual = starting_job(str(raw.get("env_id", JobSpec().env_id)), str(raw.get("algorithm")))
-    if "steps_per_actor" not in raw and "samples_per_round" not in raw:
-        algorithm = ALGORITHMS.get(str(raw.get("algorithm", JobSpec().algorithm)))
+    algorithm = ALGORITHMS.get(str(raw.get("algorithm", JobSpec().algorithm)))
+    searches = algorithm is not None and algorithm.searches
+    if not searches and "steps_per_actor" not in raw and "samples_per_round" not in raw:
         if algorithm is not None and algorithm.on_policy and not _decides_samples(raw):
             raw["samples_per_round"] = usual.samples_per_round
         else:  # otherwise it would mix fragments, which must have equal lengths
@@ -168,15 +245,18 @@ def _fix_rounds(raw: JsonObject) -> None:
     if isinstance(scaling, dict) and scaling.keys() <= {"num_actors"}:
         if scaling or not says_range(raw):
             raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors, **scaling}
+            if usual.num_actors < ActorRange().min and not scaling:
+                raw["actors"] = {**_group(raw, "actors"), "min": usual.num_actors}
         if "samples_per_round" in raw and not says(raw, "episodes", "resize"):
             _say(raw, "episodes", "resize", True)
 
 
 def _fix_hyperparameters(raw: JsonObject) -> None:
     """Set the values with which this kind of environment learns better than with the preset."""
-    said = raw.get("hyperparameters", {})
-    if raw.get("algorithm", "ppo") == "ppo" and isinstance(said, dict):
-        usual = starting_job(str(raw.get("env_id", JobSpec().env_id))).hyperparameters
+    said, algorithm = raw.get("hyperparameters", {}), raw.get("algorithm", "ppo")
+    if algorithm in ("ppo", "ars") and isinstance(said, dict):
+        env_id = str(raw.get("env_id", JobSpec().env_id))
+        usual = starting_job(env_id, str(algorithm)).hyperparameters
         raw["hyperparameters"] = {**usual, **said}
 
 
@@ -191,5 +271,9 @@ def _decides_samples(raw: JsonObject) -> bool:
 
 
 def _say(raw: JsonObject, group: str, field: str, value: JsonValue) -> None:
+    raw[group] = {**_group(raw, group), field: value}
+
+
+def _group(raw: JsonObject, group: str) -> JsonObject:
     before = raw.get(group)
-    raw[group] = {**(before if isinstance(before, dict) else {}), field: value}
+    return before if isinstance(before, dict) else {}

@@ -63,11 +63,12 @@ def rounds_for(spec: JobSpec, total_steps: int) -> int:
 def planned_steps(spec: JobSpec) -> int | None:
     """Return the environment steps of all rounds of a job, if known.
 
-    Budget, concurrency and lost actors can make them fewer.
+    Budget, concurrency and lost actors can make them fewer. Whole episodes make some more: their
+    number is looked at between rounds.
     """
     known = _steps_by_round(spec)
     if known is None:
-        return None
+        return spec.stop.max_env_steps
     first, then = known
     rounds = spec.stop.max_rounds
     return sum(first[:rounds]) + max(0, rounds - len(first)) * then
@@ -76,6 +77,8 @@ def planned_steps(spec: JobSpec) -> int | None:
 def _steps_by_round(spec: JobSpec) -> tuple[list[int], int] | None:
     """Return the steps of the first rounds and of each later round; None if they vary."""
     numbers: tuple[int, ...] = ()
+    if spec.searches:
+        return None
     if isinstance(spec.scaling, ScheduleScaling):
         numbers = spec.scaling.num_actors
     elif isinstance(spec.scaling, FixedScaling):

@@ -54,7 +54,7 @@ _MOST_RANKS_LOST = 3
 """Ranks that may be lost in a row before a round is done; then the job fails, because repeated
 losses need a repair.
 """
-_COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
+_COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "max_env_steps", "target_return"})
 
 
 class Worker:

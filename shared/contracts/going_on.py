@@ -21,8 +21,10 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
     MultiDiscreteActionSpec,
 )
-from shared.contracts.job_spec import JobSpec
+from shared.contracts.job_spec import MAX_ACTOR_STEPS, JobSpec
 from shared.contracts.scaling_spec import ActorRange, FixedScaling
+from shared.hyperparameters.ars import ArsHyperparameters
+from shared.hyperparameters.presets import resolve
 
 GoingOn = Literal["state", "replay", "no"]
 SHARED_GENERATORS = (
@@ -48,7 +50,7 @@ def going_on(spec: JobSpec, environment: EnvironmentSpec, *, lost_replays: int =
         environment: Its environment.
         lost_replays: Number of differing replays so far.
     """
-    if not spec.episodes.go_on:
+    if not spec.episodes.go_on or spec.searches:
         return "no"
     if environment.keeps_state:
         return "state"
@@ -109,8 +111,11 @@ def _action_bytes(environment: EnvironmentSpec) -> int:
 def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
     """Return a job as it is queued: with fewer actors if whole episodes require that.
 
-    A job with replays may need fewer actors later, so its range includes them.
+    A job with replays may need fewer actors later, so its range includes them. A search
+    has at most one actor for each episode, and the most steps that an actor's episodes may have.
     """
+    if spec.searches:
+        return _searching(spec, environment)
     actors = _actors_of_whole_episodes(spec, environment)
     how = going_on(spec, environment)
     if actors is None or not spec.episodes.go_on or how == "state":
@@ -119,6 +124,20 @@ def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
         fewest = min(actors, spec.actors.min)
         return spec.model_copy(update={"actors": _ranged(spec, fewest, spec.actors.max)})
     return _with_actors(spec, actors)
+
+
+def _searching(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
+    rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
+    assert isinstance(rule, ArsHyperparameters), "nothing else searches"
+    fewest, most = (min(n, rule.num_episodes) for n in (spec.actors.min, spec.actors.max))
+    steps = -(-rule.num_episodes // fewest) * (longest_episode(spec, environment) or 1)
+    changes: dict[str, object] = {
+        "actors": _ranged(spec, fewest, most),
+        "steps_per_actor": min(steps, MAX_ACTOR_STEPS),
+    }
+    if isinstance(spec.scaling, FixedScaling) and spec.scaling.num_actors > most:
+        changes["scaling"] = FixedScaling(policy="fixed", num_actors=most)
+    return spec.model_copy(update=changes)
 
 
 def without_replays(spec: JobSpec, environment: EnvironmentSpec) -> FixedScaling | None:

@@ -84,6 +84,8 @@ class EnvironmentRef(Message):
 
 MAX_ROUNDS = 1_000_000
 """A round a second for eleven days; more is a typo."""
+MAX_ACTOR_STEPS = 65536
+"""Most environment steps of an actor in a round."""
 RoundLimit = Annotated[PositiveInt, Field(le=MAX_ROUNDS)]
 MAX_SEED = 2**31 - 1
 
@@ -103,8 +105,17 @@ class StopRule(Message):
     """Hard cap on the job's cost. Each round is priced at its worst case before launch. On one
     machine, which costs nothing, the default of `nitro train` is NO_CAP_USD.
     """
+    max_env_steps: PositiveInt | None = None
+    """No round begins after this many environment steps. It ends jobs of ARS, whose rounds have an
+    unknown number of steps."""
     max_wall_s: PositiveFloat | None = None
     """Most seconds from the first round to the start of the last round."""
+
+    @property
+    def told_rounds(self) -> str:
+        """The number of rounds for people: a dash if steps end the job long before."""
+        ends_by_steps = self.max_env_steps is not None and self.max_rounds == MAX_ROUNDS
+        return "–" if ends_by_steps else f"{self.max_rounds}"
 
     @property
     def is_capped(self) -> bool:
@@ -214,8 +225,9 @@ class JobSpec(EnvironmentRef):
     """Values that replace those of the preset."""
     seed: Annotated[int, Field(strict=True, ge=0, le=MAX_SEED)] = 0
     """Seed of all random numbers in the job."""
-    steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=65536)] = 256
-    """Environment steps per actor and round, summed over its environments."""
+    steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=MAX_ACTOR_STEPS)] = 256
+    """Environment steps per actor and round, summed over its environments. ARS plays whole
+    episodes: the scaler sets it to the most steps that these may have."""
     samples_per_round: Annotated[int, Field(strict=True, ge=1, le=2**24)] | None = None
     """Environment steps per round, shared equally by its actors; a remainder is dropped. A round
     with fewer actors than `actors.min` has fewer steps. An alternative to `steps_per_actor`, with
@@ -334,6 +346,11 @@ class JobSpec(EnvironmentRef):
         return self.learner == "functions"
 
     @property
+    def searches(self) -> bool:
+        """Whether its actors play whole episodes of perturbed policies."""
+        return ALGORITHMS[self.algorithm].searches
+
+    @property
     def open_rounds(self) -> int:
         """Number of rounds that the job keeps open at a time."""
         return 1 if ALGORITHMS[self.algorithm].on_policy else self.rounds_in_flight
@@ -421,6 +438,17 @@ class JobSpec(EnvironmentRef):
                 f"scaling.policy ({scaling.policy}) goes by what is measured after updates, and "
                 "nothing is measured of recurrent policies (hyperparameters.recurrent): use fixed"
             )
+
+    @model_validator(mode="after")
+    def _searchable(self) -> Self:
+        for field, usual in (("samples_per_round", None), ("envs_per_actor", 1)):
+            value = getattr(self, field)
+            if self.searches and value != usual:
+                raise ValueError(
+                    f"{field} ({value}) is not for {self.algorithm}: its rounds are of whole "
+                    "episodes, played one after the other; give hyperparameters.directions"
+                )
+        return self
 
     def _require_shareable(self, samples: int) -> None:
         if self.steps_per_actor != type(self).model_fields["steps_per_actor"].default:

@@ -21,6 +21,7 @@ from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, reso
 
 StopReason = Literal[
     "max_rounds",
+    "max_env_steps",
     "target_return",
     "budget",
     "max_wall",
@@ -175,7 +176,7 @@ class Job(Message):
             return self.status in ("stopped", "failed")
         target, last = self.spec.stop.target_return, self.progress.last_return
         reached = target is not None and last is not None and last >= target
-        return self.stop_reason == "max_rounds" and not reached
+        return self.stop_reason in ("max_rounds", "max_env_steps") and not reached
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -222,6 +223,8 @@ class ResumeRequest(Message):
     """Raises the job's budget; None keeps it."""
     max_rounds: RoundLimit | None = None
     """Raises the job's number of rounds; None keeps it."""
+    max_env_steps: PositiveInt | None = None
+    """Raises the job's number of environment steps; None keeps it."""
     max_wall_s: PositiveFloat | None = None
     """Raises the job's wall time; None keeps it."""
     fresh_schedule: bool = False

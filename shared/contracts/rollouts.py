@@ -11,6 +11,7 @@ from shared.contracts.message import (
     Message,
     NonNegativeFloat,
     Number,
+    PositiveFloat,
     PositiveInt,
 )
 
@@ -21,11 +22,32 @@ POLICY_HEADER_BYTES = 8192
 """A policy's metadata: names, shapes, the counts of its choices."""
 
 
+class SearchTask(Message):
+    """Whole episodes of perturbed policies, in place of a fragment.
+
+    An iteration has `2 * directions` episodes: i and `directions + i` go along direction i, there
+    and back. Actors take every `actors`-th, from their own index on.
+    """
+
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+    """The job's: with the round it gives the directions and the episodes, whoever plays them."""
+    directions: PositiveInt
+    actors: PositiveInt
+    exploration_std: PositiveFloat
+    moments: bool
+    """Whether the moments of what each episode observed are reported."""
+
+    def episodes(self, actor_index: int) -> range:
+        """Return the episodes that an actor plays."""
+        return range(actor_index, 2 * self.directions, self.actors)
+
+
 class RolloutTask(Message):
     """The Lambda event of one rollout (at most 4 KB)."""
 
     mode: Literal["sample", "evaluate"]
-    """`sample`: a stochastic fragment of `steps`; `evaluate`: one deterministic episode."""
+    """`sample`: a stochastic fragment of `steps`, or a `search`; `evaluate`: one deterministic
+    episode."""
     job_id: JobId
     round: Count
     attempt: Count
@@ -48,6 +70,8 @@ class RolloutTask(Message):
     """Longest episode, in steps, to leave as its actions for the next actor to repeat. 0: episodes
     are left as the environment's state.
     """
+    search: SearchTask | None = None
+    """Replaces the fragment; its episodes end at `horizon` or before."""
     rebuild: bool = False
     """Whether every reset rebuilds the environment."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]

@@ -30,21 +30,16 @@ Decay = Literal["none", "linear", "cosine"]
 """How a value falls from its first in round 0 towards 0 behind the last round."""
 ActionMapping = Literal["rescale", "clip"]
 """How a sampled continuous action reaches the environment's bounds."""
+LogStd = Literal["state_dependent", "free"]
+"""Where a Gaussian policy's log-standard deviations come from."""
 
 
 class Hyperparameters(Message):
-    """What every algorithm has: its dense layers, its optimiser, its discount."""
+    """What every algorithm has: its policy's dense layers."""
 
-    adam_epsilon: PositiveFloat = 1e-8
-    """Added to the root of Adam's second moment. Paper: RLlib. Standard: CleanRL."""
-    discount: Annotated[Number, Field(ge=0, le=1)] = 0.99
-    """Discount factor gamma. Paper: Table 1. Standard: CleanRL."""
     hidden_sizes: tuple[PositiveInt, ...] = (256, 256)
     """Widths of the layers of the policy and of the separate value network.
     Paper: section 8.1. Standard: CleanRL."""
-    value_hidden_sizes: tuple[PositiveInt, ...] = ()
-    """The same of the value network alone; empty: as `hidden_sizes`. Paper: section 8.1.
-    Standard: CleanRL."""
     activation: Activation = "tanh"
     """What follows each of these layers: `tanh`, `relu` or `elu`. Networks for images have ReLU.
     Paper: section 8.1. Standard: CleanRL."""
@@ -61,7 +56,19 @@ class Hyperparameters(Message):
         return 0
 
 
-class CommonHyperparameters(Hyperparameters):
+class GradientHyperparameters(Hyperparameters):
+    """What algorithms of gradient steps have beyond that: a value function, Adam, a discount."""
+
+    adam_epsilon: PositiveFloat = 1e-8
+    """Added to the root of Adam's second moment. Paper: RLlib. Standard: CleanRL."""
+    discount: Annotated[Number, Field(ge=0, le=1)] = 0.99
+    """Discount factor gamma. Paper: Table 1. Standard: CleanRL."""
+    value_hidden_sizes: tuple[PositiveInt, ...] = ()
+    """`hidden_sizes` of the value network alone; empty: as `hidden_sizes`. Paper: section 8.1.
+    Standard: CleanRL."""
+
+
+class CommonHyperparameters(GradientHyperparameters):
     """What PPO, IMPACT and IMPALA have alike beyond that, with the same defaults and sources."""
 
     entropy_decay: Decay = "none"
@@ -77,7 +84,7 @@ class CommonHyperparameters(Hyperparameters):
     initialisation: Literal["normc", "orthogonal"] = "normc"
     """First weights. `normc`: rows of length 1, output layers 0.01. `orthogonal`: gain sqrt(2),
     policy output 0.01, value output 1. Biases are 0. Paper: RLlib. Standard: CleanRL."""
-    log_std: Literal["state_dependent", "free"] = "state_dependent"
+    log_std: LogStd = "state_dependent"
     """Log-standard deviation of Gaussian policies: `state_dependent`, a network output, or `free`,
     a vector that begins at 0. Paper: RLlib. Standard: CleanRL."""
     observation_normalisation: StrictBool = False

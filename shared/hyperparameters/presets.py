@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.message import NEW, plain
-from shared.hyperparameters import crossq, impact, impala, ppo, sac
+from shared.hyperparameters import ars, crossq, impact, impala, ppo, sac
 from shared.hyperparameters.common import Hyperparameters
 
 Preset = Literal["paper", "standard"]
@@ -52,6 +52,8 @@ class AlgorithmTraits:
     """Whether it learns from single steps, each drawn again and again: then a round is few."""
     needs_boxes: bool = False
     """Whether actions must be continuous and observations vectors."""
+    searches: bool = False
+    """Whether its actors play whole episodes of perturbed policies and report their returns."""
 
     @property
     def model(self) -> type[Hyperparameters]:
@@ -60,10 +62,10 @@ class AlgorithmTraits:
 
     def unfit(self, environment: EnvironmentSpec) -> str | None:
         """Return what of an environment it cannot learn; None if it can."""
+        if (self.needs_boxes or self.searches) and environment.observation.is_image:
+            return "observes images"
         if not self.needs_boxes:
             return None
-        if environment.observation.is_image:
-            return "observes images"
         return None if environment.action.kind == "continuous" else "has discrete actions"
 
 
@@ -99,6 +101,12 @@ ALGORITHMS: dict[str, AlgorithmTraits] = {
         objectives=frozenset(),
         needs_boxes=True,
         replays=True,
+    ),
+    "ars": AlgorithmTraits(
+        presets={"paper": ars.PAPER, "standard": ars.STANDARD},
+        on_policy=True,
+        objectives=frozenset(),
+        searches=True,
     ),
 }
 """Every algorithm by its name."""

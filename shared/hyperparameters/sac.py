@@ -10,13 +10,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from shared.contracts.message import Number, PositiveFloat, PositiveInt
-from shared.hyperparameters.common import ActionMapping, Hyperparameters
+from shared.hyperparameters.common import ActionMapping, GradientHyperparameters
 from shared.policy.blocks import Activation
 
 _Share = Annotated[Number, Field(gt=0, le=1)]
 
 
-class SacHyperparameters(Hyperparameters):
+class SacHyperparameters(GradientHyperparameters):
     """SAC: twin critics, a squashed Gaussian policy and a learned temperature."""
 
     activation: Activation = "relu"

@@ -10,7 +10,7 @@ from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
 )
-from shared.hyperparameters.common import CommonHyperparameters, Hyperparameters
+from shared.hyperparameters.common import Hyperparameters
 from shared.policy.registry import HEADS
 
 MAX_CHOICES = 256
@@ -63,8 +63,8 @@ class Head:
         if isinstance(action, ContinuousActionSpec):
             size = len(action.low)
             log_std: LogStd = "state_dependent"
-            if isinstance(rule, CommonHyperparameters) and rule.distribution == "gaussian":
-                log_std = rule.log_std
+            if rule.distribution == "gaussian":
+                log_std = getattr(rule, "log_std", log_std)
             return cls(distribution=rule.distribution, log_std=log_std, size=size)
         if isinstance(action, DiscreteActionSpec):
             return cls(distribution="categorical", num_choices=(action.n,))

@@ -76,6 +76,8 @@ class NumpyPolicy:
         start: NDArray[np.int64] | None = None,
     ) -> None:
         self.spec = spec
+        self.arrays = arrays
+        self._graph = graph
         first = spec.blocks[0]
         network: Network = (
             OnnxNetwork(first, graph) if isinstance(first, Graph) else NumpyNetwork(spec, arrays)
@@ -108,6 +110,10 @@ class NumpyPolicy:
     def reset(self) -> None:
         """Have `act` begin new episodes: what a recurrent policy remembers is forgotten."""
         self._state = None
+
+    def with_weights(self, weights: Mapping[str, Float32]) -> "NumpyPolicy":
+        """Return this policy with other weights and biases, by name."""
+        return NumpyPolicy(self.spec, {**self.arrays, **weights}, graph=self._graph)
 
     def outputs(self, observation: NDArray[np.generic], state: Float32 | None = None) -> Float32:
         """Return the network's outputs [..., H] for observations [..., F] or images.

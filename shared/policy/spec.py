@@ -19,6 +19,7 @@ from typing import Literal, Self, get_args
 from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
+from shared.hyperparameters.ars import ArsHyperparameters
 from shared.hyperparameters.common import ActionMapping, CommonHyperparameters, Hyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.blocks import (
@@ -110,7 +111,10 @@ class PolicySpec:
         else:
             sizes = (math.prod(observation.shape), *rule.hidden_sizes, head.num_outputs)
             blocks = dense_blocks(sizes, activation=rule.activation, layer_norm=rule.layer_norm)
-        if isinstance(rule, CommonHyperparameters) and rule.observation_normalisation:
+        if (
+            isinstance(rule, CommonHyperparameters | ArsHyperparameters)
+            and rule.observation_normalisation
+        ):
             clip = None if observation.is_image else rule.observation_clip
             if environment.mask_size and rule.observation_clip < 1:
                 raise ValueError(
@@ -121,9 +125,7 @@ class PolicySpec:
             blocks=blocks,
             head=head,
             observation_clip=clip,
-            action_mapping=(
-                rule.action_mapping if isinstance(rule, CommonHyperparameters) else "rescale"
-            ),
+            action_mapping=getattr(rule, "action_mapping", "rescale"),
         )
 
     @classmethod

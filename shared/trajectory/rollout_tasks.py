@@ -6,8 +6,10 @@ from typing import Literal
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.leases import hash_of_lease
-from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rollouts import RolloutTask, SearchTask
 from shared.contracts.rounds import RoundPlan
+from shared.hyperparameters.ars import ArsHyperparameters
+from shared.hyperparameters.common import GradientHyperparameters
 from shared.trajectory.seeds import actor_seed
 
 
@@ -46,7 +48,7 @@ def _task(
     env: EnvironmentRef,
     lease_hash: str,
 ) -> RolloutTask:
-    spec, samples = job.spec, mode == "sample"
+    spec, samples, rule = job.spec, mode == "sample", job.hyperparameters
     return RolloutTask(
         mode=mode,
         job_id=plan.job_id,
@@ -62,6 +64,21 @@ def _task(
         replay_steps=job.replay_steps if samples else 0,
         rebuild=job.described_environment.repeats == "rebuilt",
         horizon=spec.episodes.cut_at if samples else None,
-        discount=job.hyperparameters.discount,
+        discount=rule.discount if isinstance(rule, GradientHyperparameters) else 1.0,
+        search=search_task(job, plan.num_actors) if samples else None,
         seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
+    )
+
+
+def search_task(job: Job, num_actors: int) -> SearchTask | None:
+    """Return what the actors of a round of so many search; None where they sample."""
+    rule = job.hyperparameters
+    if not isinstance(rule, ArsHyperparameters):
+        return None
+    return SearchTask(
+        seed=job.spec.seed,
+        directions=rule.directions,
+        actors=num_actors,
+        exploration_std=rule.exploration_std,
+        moments=rule.observation_normalisation,
     )

@@ -3,8 +3,9 @@
 import hashlib
 from typing import Literal
 
-Purpose = Literal["sample", "evaluate", "later"]
-"""What a rollout is for: `evaluate` within a job, `later` when it is over."""
+Purpose = Literal["sample", "evaluate", "later", "search", "direction"]
+"""What a seed is for: `evaluate` within a job, `later` when it is over; `search` of the episodes
+along a direction, `direction` of that itself."""
 
 
 def actor_seed(job_seed: int, *, mode: Purpose, round_index: int, actor_index: int) -> int:

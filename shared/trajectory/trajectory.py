@@ -162,7 +162,7 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
     arrays.update(zip(_SNAPSHOTS, joined(trajectory.snapshots), strict=True))
     arrays[_EARLIER] = np.array(trajectory.earlier_returns, np.float64)
     numbers = {name: str(getattr(trajectory, name)) for name in _ANEW}
-    return _encoded(arrays, trajectory, _TRAJECTORY_FORMAT, **numbers)
+    return encoded(arrays, trajectory, _TRAJECTORY_FORMAT, **numbers)
 
 
 def decode_trajectory(
@@ -184,7 +184,7 @@ def decode_trajectory(
         TrajectoryError: The bytes are damaged, or a field is missing, of the wrong type or shape,
             out of range or not finite.
     """
-    payload = _payload(data, _TRAJECTORY_FORMAT, max_bytes)
+    payload = payload_of(data, _TRAJECTORY_FORMAT, max_bytes)
     arrays = dict(payload.arrays)
     snapshots, earlier_returns = _snapshots(arrays), _earlier_returns(arrays)
     try:
@@ -193,7 +193,7 @@ def decode_trajectory(
     except ValueError as error:
         raise TrajectoryError(str(error)) from error
     trajectory = Trajectory(
-        **_identity(payload.metadata),
+        **identity_of(payload.metadata),
         begun_anew=_number(payload.metadata, "begun_anew"),
         lost_replays=_number(payload.metadata, "lost_replays"),
         snapshots=snapshots,
@@ -211,7 +211,7 @@ def encode_episode(episode: Episode) -> bytes:
         "episode_return": np.array(episode.episode_return, np.float64),
         "length": np.array(episode.length, np.int64),
     }
-    return _encoded(arrays, episode, _EPISODE_FORMAT)
+    return encoded(arrays, episode, _EPISODE_FORMAT)
 
 
 def decode_episode(data: bytes) -> Episode:
@@ -220,7 +220,7 @@ def decode_episode(data: bytes) -> Episode:
     Raises:
         TrajectoryError: The bytes are damaged, or a field is missing or not a finite number.
     """
-    payload = _payload(data, _EPISODE_FORMAT, _MAX_EPISODE_BYTES)
+    payload = payload_of(data, _EPISODE_FORMAT, _MAX_EPISODE_BYTES)
     arrays = payload.arrays
     try:
         checked(arrays, _EPISODE, axes=lambda _name: ())
@@ -231,12 +231,13 @@ def decode_episode(data: bytes) -> Episode:
         raise TrajectoryError(f"episode_return is {episode_return}, expected a finite number")
     if length < 1:
         raise TrajectoryError(f"length is {length}, expected at least 1")
-    return Episode(**_identity(payload.metadata), episode_return=episode_return, length=length)
+    return Episode(**identity_of(payload.metadata), episode_return=episode_return, length=length)
 
 
-def _encoded(
+def encoded(
     arrays: Mapping[str, codec.Array], result: Trajectory | Episode, result_format: str, **more: str
 ) -> bytes:
+    """Return a result's arrays as bytes, with whose they are and what else is said of them."""
     numbers = {name: str(getattr(result, name)) for name in _NUMBERS}
     metadata = {"format": result_format, "job_id": result.job_id, **numbers, **more}
     return codec.encode(arrays, metadata)
@@ -262,7 +263,8 @@ def _earlier_returns(arrays: dict[str, codec.Array]) -> tuple[float, ...]:
     return tuple(found.tolist())
 
 
-def _payload(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload:
+def payload_of(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload:
+    """Return the arrays in untrusted bytes that are to be of a format; raises `TrajectoryError`."""
     try:
         payload = codec.decode(data, max_bytes=max_bytes)
     except codec.CodecError as error:
@@ -273,7 +275,8 @@ def _payload(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload
     return payload
 
 
-def _identity(metadata: Mapping[str, str]) -> dict[str, Any]:
+def identity_of(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return whose a result is, by the names of its attributes; raises `TrajectoryError`."""
     job_id = _field(metadata, "job_id", _JOB_ID, "a job's id")
     return {"job_id": job_id, **{name: _number(metadata, name) for name in _NUMBERS}}
 

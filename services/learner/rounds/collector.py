@@ -19,6 +19,7 @@ from services.learner.rounds.results import read_episode, read_trajectory
 from shared.cache.arrivals import Arrival, Mode
 from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.rollouts import SearchTask
 from shared.contracts.rounds import RoundPlan, TrajectoryCounts
 from shared.trajectory.codec import CodecError
 from shared.trajectory.trajectory import Episode, Trajectory, TrajectoryError
@@ -59,6 +60,7 @@ class RoundCollector:
         should_leave: Callable[[], bool],
         must_leave: Callable[[], bool],
         taken: Collection[int] = (),
+        search: SearchTask | None = None,
         gather: Callable[[float], object] = time.sleep,
         state_size: int = 0,
     ) -> None:
@@ -75,6 +77,7 @@ class RoundCollector:
                 episodes end first, so their mean would be biased.
             taken: Actors whose trajectories were used before this learner resumed the round: they
                 count as used and are not read again.
+            search: The actors' search; None if they sample.
             gather: Waits for the given seconds while results arrive.
             state_size: Numbers of a recurrent policy's state.
         """
@@ -89,6 +92,7 @@ class RoundCollector:
             "evaluate": must_leave,
         }
         self._taken = frozenset(taken)
+        self._search = search
         self._gather = gather
         self._handed_on: set[int] = set()
         self._opened_at = self._launched_at = time.monotonic()
@@ -357,6 +361,7 @@ class RoundCollector:
                     environment=self._environment,
                     size=self._size,
                     state_size=self._state_size,
+                    search=self._search,
                 )
             else:
                 self._episodes[index] = read_episode(payload, self.plan, index)

@@ -3,7 +3,9 @@
 import logging
 
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.rollouts import SearchTask
 from shared.contracts.rounds import RoundPlan
+from shared.trajectory.episode_sums import decode_sums
 from shared.trajectory.trajectory import (
     Episode,
     Trajectory,
@@ -23,18 +25,30 @@ def read_trajectory(
     environment: EnvironmentSpec,
     size: tuple[int, int],
     state_size: int = 0,
+    search: SearchTask | None = None,
 ) -> Trajectory:
     """Return an actor's trajectory with this size (steps, environments) and recurrent state.
+
+    With `search` it is the actor's part of that search instead.
 
     Raises:
         CodecError: The bytes are not Nitro's arrays.
         TrajectoryError: They are not a trajectory, or not the requested one.
     """
-    trajectory = decode_trajectory(payload, environment=environment, state_size=state_size)
-    _check_identity(trajectory, plan, index)
-    got = (trajectory.num_steps, trajectory.num_envs)
-    if got != size:
-        raise TrajectoryError(f"(steps, environments) is {got}, expected {size}")
+    if search is not None:
+        trajectory: Trajectory = decode_sums(
+            payload,
+            environment=environment,
+            episodes=search.episodes(index),
+            moments=search.moments,
+        )
+        _check_identity(trajectory, plan, index)
+    else:
+        trajectory = decode_trajectory(payload, environment=environment, state_size=state_size)
+        _check_identity(trajectory, plan, index)
+        got = (trajectory.num_steps, trajectory.num_envs)
+        if got != size:
+            raise TrajectoryError(f"(steps, environments) is {got}, expected {size}")
     if trajectory.dropped_episodes:
         _LOG.warning(
             "an actor dropped episodes with a non-finite number",

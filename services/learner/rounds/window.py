@@ -14,6 +14,7 @@ from services.learner.rounds.collector import RoundCollector
 from shared.cache.client import TrajectoryCache
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import EvaluationResult, RoundPlan
+from shared.trajectory.rollout_tasks import search_task
 from shared.trajectory.trajectory import Trajectory
 
 _LOG = logging.getLogger(__name__)
@@ -120,6 +121,7 @@ def opened_round(
         should_leave=should_leave,
         must_leave=must_leave,
         taken=before.taken,
+        search=search_task(job, max(1, plan.num_actors)),
     )
     return OpenedRound(plan, collector, before)
 

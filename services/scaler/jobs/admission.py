@@ -43,7 +43,7 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
 from shared.contracts.field_errors import first_reason
-from shared.contracts.going_on import resized
+from shared.contracts.going_on import longest_episode, resized
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.learner_kind import LearnerKind, learner_kind
@@ -99,10 +99,12 @@ class Admission:
         """
         refuse_wrong(_event_errors(spec))
         environment = await self.catalogue.describe(spec.environment_ref)
-        spec = resized(spec, environment)
         refuse_wrong(algorithm_errors(spec, environment))
         # Sizes depend on the network, and the network on its settings.
         refuse_wrong(_hyperparameter_errors(spec, environment))
+        spec = resized(spec, environment)
+        timeout_s = pricing.basis.function_timeout_s
+        refuse_wrong(search_errors(spec, environment, timeout_s=timeout_s))
         refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])
         try:
             limit = await self.quota.limit()
@@ -237,6 +239,29 @@ def budget_errors(
             f"${math.ceil(least_usd * 1e4) / 1e4:.4f} are needed"
         )
         yield FieldError(field="stop.budget_usd", message=message)
+
+
+def search_errors(
+    spec: JobSpec, environment: EnvironmentSpec, *, timeout_s: float
+) -> Iterator[FieldError]:
+    """Yield the error of whole episodes that are longer than an actor lives."""
+    if not spec.searches:
+        return
+    field, longest = "episodes.horizon", longest_episode(spec, environment)
+    plays = f"{spec.algorithm} plays whole episodes"
+    if longest is None:
+        message = f"{plays}, and those of {spec.env_id} have no limit: give a number of steps"
+        yield FieldError(field=field, message=message)
+        return
+    takes_s = spec.steps_per_actor * environment.step_s
+    if takes_s > timeout_s:
+        message = (
+            f"{plays}: those of an actor have up to {spec.steps_per_actor} steps of "
+            f"{environment.step_s:.2g} s, so {takes_s:.0f} s, and it has {timeout_s:g} s; give "
+            f"fewer steps than {longest}, more actors (up to one an episode), or raise "
+            "actor_timeout_s"
+        )
+        yield FieldError(field=field, message=message)
 
 
 def _target_errors(spec: JobSpec) -> Iterator[FieldError]:

@@ -16,8 +16,10 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.going_on import going_on, replay_bytes
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
 from shared.deployment.machines import network_mb_per_s, node_for_traffic, smallest_node
+from shared.hyperparameters.ars import ArsHyperparameters
 
 _MB = 1024 * 1024
 MAX_TRAJECTORY_BYTES = 256 * _MB
@@ -38,6 +40,8 @@ _LONGEST_S = 5.0
 
 def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
     """Yield the error of trajectories that are too large for the learner."""
+    if spec.searches:
+        return  # a search's answers are a few sums of each episode
     # One more for each cut episode, whose last observation is separate. Continued episodes may be
     # cut at once.
     longest = spec.steps_of(spec.actors.min)
@@ -96,6 +100,8 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     frames = _observation_bytes(environment) // (environment.observation.frame_stack or 1)
     step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP
     actor_bytes = step_bytes * (spec.steps_of(spec.actors.max) + spec.envs_per_actor)
+    if spec.searches:
+        actor_bytes = _HEADER_BYTES + _sums_bytes(spec, environment) // spec.actors.max
     weights = network_weights(spec, environment)
     rounds = spec.open_rounds
     # A snapshot is stored for its round, with its trajectory, and for the next round.
@@ -103,6 +109,13 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     per_actor = rounds * actor_bytes + copies * _snapshots_bytes(spec, environment)
     updates = _update_bytes(spec, environment, weights)
     return spec.actors.max * per_actor + (rounds + 1) * bytes_per_weight(spec) * weights + updates
+
+
+def _sums_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
+    """Return what the answers of a search's iteration take: two moments of each episode."""
+    rule = resolve_for(spec, environment)
+    assert isinstance(rule, ArsHyperparameters), "nothing else searches"
+    return rule.num_episodes * (16 * math.prod(environment.observation.shape) + 32)
 
 
 def _snapshots_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:

@@ -103,7 +103,7 @@ def _not_on_functions(rule: Hyperparameters, environment: EnvironmentSpec) -> st
         return "is to have a recurrent policy: hyperparameters.recurrent takes torch"
     if not rule.hidden_sizes:
         return "has a network without hidden layers"
-    if rule.value_hidden_sizes not in ((), rule.hidden_sizes):
+    if getattr(rule, "value_hidden_sizes", ()) not in ((), rule.hidden_sizes):
         return "has value_hidden_sizes that differ from hidden_sizes"
     if rule.activation != "tanh" or rule.layer_norm:
         return "has a network other than plain tanh layers"

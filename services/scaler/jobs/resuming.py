@@ -21,7 +21,7 @@ def raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
     """
     errors: list[FieldError] = []
     limits: dict[str, float | None] = {}
-    for name in ("budget_usd", "max_rounds", "max_wall_s"):
+    for name in ("budget_usd", "max_rounds", "max_env_steps", "max_wall_s"):
         own, asked = getattr(spec.stop, name), getattr(request, name)
         if asked is not None and asked < (math.inf if own is None else own):
             uncapped = own is None or (name == "budget_usd" and not spec.stop.is_capped)
@@ -53,6 +53,9 @@ def require_resumable(record: JobRecord, spec: JobSpec, pricing: RoundPricing) -
     if stop.max_rounds <= job.progress.rounds:
         message = f"rounds done already: {job.progress.rounds}; use a larger number"
         errors.append(FieldError(field="max_rounds", message=message))
+    if stop.max_env_steps is not None and job.progress.env_steps >= stop.max_env_steps:
+        message = f"{job.progress.env_steps:,} are done already; ask for more than that"
+        errors.append(FieldError(field="max_env_steps", message=message))
     if stop.max_wall_s is not None and record.wall_used_s >= stop.max_wall_s:
         message = f"{record.wall_used_s:.0f} s have passed already; use a larger number"
         errors.append(FieldError(field="max_wall_s", message=message))

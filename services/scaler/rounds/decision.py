@@ -109,6 +109,9 @@ def stop_reason(context: RoundContext) -> tuple[StopReason, str] | None:
         return "target_return", f"evaluation return {latest:g} reached the target {target:g}"
     if context.round_index >= rule.max_rounds:
         return "max_rounds", f"all {rule.max_rounds} rounds are done"
+    taken, most = record.job.progress.env_steps, rule.max_env_steps
+    if most is not None and taken >= most:
+        return "max_env_steps", f"{taken:,} environment steps are done, of {most:,}"
     ran_s = 0.0 if record.wall_started_at is None else context.now - record.wall_started_at
     wall_s = record.wall_used_s + ran_s
     if rule.max_wall_s is not None and wall_s >= rule.max_wall_s:

@@ -125,7 +125,7 @@ def test_presets_for_images_are_presets() -> None:
 
 @pytest.mark.parametrize(("algorithm", "preset"), complete_sets())
 def test_an_override_changes_its_field_only(algorithm: str, preset: Preset) -> None:
-    overrides: dict[str, HyperparameterValue] = {"discount": 0.5, "hidden_sizes": (32, 16)}
+    overrides: dict[str, HyperparameterValue] = {"activation": "elu", "hidden_sizes": (32, 16)}
     usual = resolve(algorithm, preset, {})
     assert resolve(algorithm, preset, overrides) == usual.model_copy(update=overrides)
 

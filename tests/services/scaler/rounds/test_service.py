@@ -76,6 +76,7 @@ def test_actors_get_everything_they_need_and_no_two_the_same_seed(scaler: Scaler
         "continues": False,
         "horizon": None,
         "replay_steps": 0,
+        "search": None,
         "rebuild": False,
         "discount": 0.99,
         "seed": actor_seed(5, mode="sample", round_index=0, actor_index=2),

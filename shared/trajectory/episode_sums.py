@@ -1,0 +1,96 @@
+"""What an actor brings back of a search: a few sums of each whole episode, and no steps.
+
+Legend: `E` episodes; `F` numbers of an observation.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shared.contracts.environment_spec import EnvironmentSpec
+from shared.trajectory.columns import Array, Column, ColumnsError, Schema, checked
+from shared.trajectory.trajectory import (
+    Trajectory,
+    TrajectoryError,
+    encoded,
+    identity_of,
+    payload_of,
+)
+
+_FORMAT = "nitro-episode-sums/1"
+_MAX_BYTES = 2**26
+_NUMBERS_F64 = np.dtype(np.float64)
+
+
+class EpisodeSums(Trajectory):
+    """A trajectory of which the sums of its episodes are left.
+
+    Columns, all of [E] or [E, F]; no step is missing from them:
+        episode: Number in the iteration, see `SearchTask`. int64
+        episode_returns: Undiscounted. float64
+        episode_lengths: In steps. int32
+        observation_mean: Mean of the observations that were acted on. float64, [E, F], or [E, 0]
+            where they are not reported.
+        observation_m2: Sum of their squared distances from it, likewise.
+    """
+
+    __slots__ = ()
+
+    @property
+    def num_steps(self) -> int:
+        """Environment steps of all episodes."""
+        return int(self.episode_lengths.sum())
+
+    @property
+    def num_envs(self) -> int:
+        """One: its episodes are played one after the other."""
+        return 1
+
+
+def _schema(num_observed: int) -> Schema:
+    moment = Column(_NUMBERS_F64, item=(num_observed,))
+    return {
+        "episode": Column(np.dtype(np.int64)),
+        "episode_returns": Column(_NUMBERS_F64),
+        "episode_lengths": Column(np.dtype(np.int32)),
+        "observation_mean": moment,
+        "observation_m2": moment,
+    }
+
+
+def encode_sums(sums: EpisodeSums) -> bytes:
+    """Return them as bytes for the cache; equal sums give equal bytes."""
+    return encoded(sums.arrays, sums, _FORMAT)
+
+
+def decode_sums(
+    data: bytes, *, environment: EnvironmentSpec, episodes: Sequence[int], moments: bool
+) -> EpisodeSums:
+    """Return the sums in untrusted bytes.
+
+    Args:
+        data: What an actor stored.
+        environment: What was observed.
+        episodes: Numbers of the episodes that it was to play.
+        moments: Whether it was to report those of the observations.
+
+    Raises:
+        TrajectoryError: The bytes are damaged, or a field is missing, of the wrong type or shape,
+            out of range or not finite.
+    """
+    payload = payload_of(data, _FORMAT, _MAX_BYTES)
+    num_observed = int(np.prod(environment.observation.shape)) if moments else 0
+    arrays: dict[str, Array] = dict(payload.arrays)
+    try:
+        checked(arrays, _schema(num_observed), axes=lambda _name: ("E",), finite=True)
+    except ColumnsError as error:
+        raise TrajectoryError(str(error)) from error
+    if arrays["episode"].tolist() != list(episodes):
+        raise TrajectoryError(
+            f"episode is {arrays['episode'].tolist()!r:.80}, expected {list(episodes)!r:.80}"
+        )
+    if (arrays["episode_lengths"] < 1).any():
+        raise TrajectoryError("episode_lengths holds a length below 1")
+    if (arrays["observation_m2"] < 0).any():
+        raise TrajectoryError("observation_m2 holds a number below 0")
+    return EpisodeSums(**identity_of(payload.metadata), **arrays)  # type: ignore[arg-type] # checked

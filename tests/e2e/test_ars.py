@@ -1,0 +1,66 @@
+"""ARS through the whole one-machine system: exact whatever dies, and it learns."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nitro.client.client import NitroClient
+from nitro.local.system import LocalSystem
+from shared.contracts.job_spec import JobSpec
+from tests.e2e.runs import assert_equal_rounds, final_weights, train, wait_finished, wait_until
+
+CARTPOLE: dict[str, Any] = {
+    "env_id": "CartPole-v1",
+    "algorithm": "ars",
+    "preset": "standard",
+    "scaling": {"policy": "fixed", "num_actors": 4},
+    "actors": {"min": 2, "max": 8},
+    "evaluation": {"every_rounds": 0},
+}
+
+
+def test_a_job_that_is_killed_and_has_other_actors_ends_with_the_same_weights(
+    client: NitroClient, system: LocalSystem, runs_dir: Path
+) -> None:
+    spec = JobSpec.model_validate(CARTPOLE | {"seed": 3, "stop": {"max_rounds": 6}})
+    whole = train(client, spec)
+    job_id = client.submit(spec).job_id
+    for rounds, part in ((1, "learner"), (3, "emulator"), (4, "learner")):
+        wait_until(client, job_id, lambda job, r=rounds: job.progress.rounds >= r, system)  # type: ignore[misc]
+        system.kill(part)
+        system.restart(part)
+    resumed = wait_finished(client, job_id)
+    assert (resumed.status, resumed.error) == ("succeeded", None)
+    assert_equal_rounds(runs_dir, job_id, whole.job_id)
+    assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+    fewer = spec.model_copy(
+        update={
+            "scaling": spec.scaling.model_copy(update={"num_actors": 3}),
+            "actors": spec.actors.model_copy(update={"own": 0}),
+        }
+    )
+    other = train(client, fewer)
+    assert final_weights(runs_dir, other.job_id) == final_weights(runs_dir, whole.job_id)
+
+
+def test_cartpole_is_learned_and_ends_by_steps(client: NitroClient) -> None:
+    spec = JobSpec.model_validate(
+        CARTPOLE
+        | {
+            "stop": {"max_rounds": 1000, "max_env_steps": 30_000},
+            "evaluation": {"every_rounds": 1000, "episodes": 4},
+        }
+    )
+    job = train(client, spec)
+    assert job.stop_reason == "max_env_steps", (job.status, job.error, job.progress)
+    assert job.progress.env_steps >= 30_000
+    assert job.progress.last_return is not None
+    assert job.progress.last_return > 200
+
+
+def test_what_it_cannot_do_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"samples_per_round \(64\) is not for ars"):
+        JobSpec.model_validate(CARTPOLE | {"samples_per_round": 64})
+    with pytest.raises(ValueError, match="ars does not have: use fixed"):
+        JobSpec.model_validate(CARTPOLE | {"scaling": {"policy": "nitro"}})

@@ -1,0 +1,123 @@
+"""An actor's part of a search against loops of a few lines over the same environments."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from functions.actor.errors import RolloutError
+from functions.actor.search import search_episodes
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.rollouts import RolloutTask, SearchTask
+from shared.environments.building import make_environment
+from shared.policy.numpy_policy import NumpyPolicy, load_policy
+from shared.policy.spec import POLICY_FORMAT
+from shared.trajectory.directions import direction
+from shared.trajectory.episode_sums import EpisodeSums
+from shared.trajectory.seeds import actor_seed
+from tests.functions.actor.conftest import ScriptedEnv
+
+ROUND, SEED, STD = 3, 11, 0.5
+SEARCH = SearchTask(seed=SEED, directions=3, actors=1, exploration_std=STD, moments=True)
+
+
+def linear(inputs: int, outputs: int, *, discrete: bool = False) -> NumpyPolicy:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "policy.0.weight": rng.standard_normal((outputs, inputs), np.float32),
+        "policy.0.bias": rng.standard_normal(outputs, np.float32),
+    }
+    metadata = {"format": POLICY_FORMAT, "network": "mlp", "activation": "tanh"}
+    if discrete:
+        return load_policy(arrays, metadata | {"distribution": "categorical", "log_std": "none"})
+    arrays["log_std"] = np.full(outputs, -20, np.float32)
+    metadata |= {"distribution": "gaussian", "log_std": "free", "action_mapping": "clip"}
+    return load_policy(arrays, metadata)
+
+
+def searched(
+    env_id: str,
+    policy: NumpyPolicy,
+    search: SearchTask = SEARCH,
+    *,
+    actor_index: int = 0,
+    horizon: int | None = None,
+    env: gymnasium.Env[np.ndarray, np.ndarray] | None = None,
+) -> EpisodeSums:
+    task = RolloutTask(
+        mode="sample",
+        job_id="job-1",
+        round=ROUND,
+        attempt=0,
+        actor_index=actor_index,
+        policy_version=ROUND,
+        env=EnvironmentRef(env_id=env_id),
+        steps=1,
+        horizon=horizon,
+        search=search,
+        seed=0,
+    )
+    return search_episodes(task, search, env or make_environment(task.env), policy)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "inputs", "outputs", "discrete"),
+    [("CartPole-v1", 4, 2, True), ("Hopper-v5", 11, 3, False)],
+)
+def test_each_episode_is_that_of_a_loop_without_any_system(
+    env_id: str, inputs: int, outputs: int, discrete: bool
+) -> None:
+    policy = linear(inputs, outputs, discrete=discrete)
+    sums = searched(env_id, policy)
+    assert sums.episode.tolist() == list(range(6))
+    env = gymnasium.make(env_id)
+    size = outputs * (inputs + 1)
+    weights = np.append(policy.arrays["policy.0.weight"], policy.arrays["policy.0.bias"])
+    for episode in range(6):
+        index, sign = episode % 3, 1 if episode < 3 else -1
+        moved = weights + sign * STD * direction(SEED, ROUND, index, size)
+        matrix = moved[:-outputs].reshape(outputs, inputs).astype(np.float32)
+        bias = moved[-outputs:].astype(np.float32)
+        seed = actor_seed(SEED, mode="search", round_index=ROUND, actor_index=index)
+        observation, _ = env.reset(seed=seed)
+        total, seen, ended = 0.0, [], False
+        while not ended:
+            row = np.asarray(observation, np.float32)
+            seen.append(row.astype(np.float64))
+            out = (row[np.newaxis] @ np.ascontiguousarray(matrix.T) + bias)[0]
+            action = int(out.argmax()) if discrete else np.clip(out, -1, 1)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            total += float(reward)
+            ended = terminated or truncated
+        assert sums.episode_returns[episode] == total
+        assert sums.episode_lengths[episode] == len(seen)
+        assert sums.observation_mean[episode] == pytest.approx(np.mean(seen, axis=0))
+        assert sums.observation_m2[episode] == pytest.approx(np.var(seen, axis=0) * len(seen))
+
+
+def test_who_plays_an_episode_does_not_matter() -> None:
+    policy = linear(4, 2, discrete=True)
+    alone = searched("CartPole-v1", policy)
+    for actor_index in range(4):
+        shared = SEARCH.model_copy(update={"actors": 4})
+        part = searched("CartPole-v1", policy, shared, actor_index=actor_index)
+        assert part.episode.tolist() == list(range(actor_index, 6, 4))
+        for name, column in part.arrays.items():
+            assert (column == alone.arrays[name][part.episode]).all()
+
+
+def test_episodes_are_cut_where_the_job_says_and_moments_are_left_out() -> None:
+    search = SEARCH.model_copy(update={"moments": False})
+    sums = searched("CartPole-v1", linear(4, 2, discrete=True), search, horizon=5)
+    assert (sums.episode_lengths == 5).all()
+    assert sums.observation_mean.shape == sums.observation_m2.shape == (6, 0)
+
+
+def test_an_episode_that_is_not_finite_is_played_again_and_then_the_environment_is_to_blame() -> (
+    None
+):
+    policy = linear(2, 2, discrete=True)
+    sums = searched("Scripted-v0", policy, env=ScriptedEnv(".r..t"))  # type: ignore[arg-type]
+    assert sums.dropped_episodes == 6
+    assert (sums.episode_lengths == 3).all()
+    with pytest.raises(RolloutError, match="reward is not finite"):
+        searched("Scripted-v0", policy, env=ScriptedEnv("r"))  # type: ignore[arg-type]
