@@ -225,7 +225,7 @@ def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
     """Return next commands for a finished job, with their purpose."""
     spec, job_id, command = job.spec, job.job_id, place.command
     commands = [(command("evaluate", job_id, "--episodes", 100), "how well it does, more exactly")]
-    if job.can_go_on:
+    if job.can_go_on and job.stop_reason != "max_env_steps":
         longer = ["train", "--resume", job_id, "--rounds", 2 * spec.stop.max_rounds]
         why = "train it for as long again"
         if step_size_decays(job):
