@@ -1,1 +1,1 @@
-"""`nitro sweep`: many jobs from one specification, with one budget, and what they came to."""
+"""`nitro sweep`: many jobs from one specification, with one budget, and their results."""

@@ -1,4 +1,4 @@
-"""`nitro sweep`: many jobs from one specification, with one budget, and what they came to."""
+"""`nitro sweep`: many jobs from one specification, with one budget, and their results."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _RunByDefault(TyperGroup):
-    """A group with a command that is meant where none is named."""
+    """A group with a default command."""
 
     usual = "run"
 
@@ -75,10 +75,10 @@ def run(
     runs_dir: RunsDir = RUNS,
     api_url: ApiUrl = None,
 ) -> None:
-    """Train every environment with every setting and every seed, and sum all up.
+    """Train every environment with every setting and every seed, and summarise.
 
-    The same command again goes on where it ended. Ctrl-C stops all jobs after the updates in hand.
-    It ends with 0, with 1 if a job failed or had no money, with 130 if it was stopped.
+    Repeating the command resumes the sweep. Ctrl-C stops all jobs after their current updates. The
+    exit code is 0, 1 if a job failed or ran out of budget, or 130 if the sweep was stopped.
     """
     from nitro.sweeps.asking import job_fields, varied
     from nitro.sweeps.folder import Asked
@@ -132,7 +132,7 @@ def show(
     as_json: AsJson = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Show what a sweep found so far, also while it runs."""
+    """Show a sweep's results so far, also while it runs."""
     from nitro.sweeps.sweeping import summed_up
     from nitro.sweeps.tables import told
 
@@ -147,7 +147,7 @@ def show(
 
 @command(app, "nitro sweep list", name="list")
 def list_sweeps(*, runs_dir: RunsDir = RUNS) -> None:
-    """List the sweeps of a folder of runs, and how many of their jobs are done."""
+    """List the sweeps of a folder of runs, with their finished jobs."""
     from nitro.sweeps.folder import SweepFolder, sweep_names
     from nitro.sweeps.rows import DONE
 
@@ -172,7 +172,7 @@ def resume(
     runs_dir: RunsDir = RUNS,
     api_url: ApiUrl = None,
 ) -> None:
-    """Go on with a sweep: stopped jobs resume, failed ones are tried again."""
+    """Resume a sweep: stopped jobs continue, failed ones are retried."""
     from nitro.sweeps.telling import run_and_tell
 
     folder = _found(name, runs_dir)
@@ -183,15 +183,15 @@ def resume(
 
 @command(app, "nitro sweep stop cartpole-v1-3f2a81c0")
 def stop(name: options.Name, *, runs_dir: RunsDir = RUNS, api_url: ApiUrl = None) -> None:
-    """Stop a sweep after the updates in hand, from another terminal."""
+    """Stop a sweep after its jobs' current updates, from another terminal."""
     from nitro.sweeps.place import is_here
 
     folder = _found(name, runs_dir)
     if folder.is_held():
         folder.ask_to_stop()
-        typer.echo(f"{folder.name} stops after the updates in hand")
+        typer.echo(f"{folder.name} stops after the current updates")
     elif is_here(folder, api_url):
-        typer.echo(f"{folder.name} does not run")
+        typer.echo(f"{folder.name} is not running")
     else:
         from nitro.local.access import open_api
         from nitro.sweeps.sweeping import stop_jobs
@@ -202,7 +202,7 @@ def stop(name: options.Name, *, runs_dir: RunsDir = RUNS, api_url: ApiUrl = None
 
 
 def _found(name: str, runs_dir: Path) -> "SweepFolder":
-    """Return a sweep named in full or by how its name begins."""
+    """Return a sweep by its name or a prefix of it."""
     from nitro.sweeps.folder import SweepFolder, sweep_names
 
     matches = [known for known in sweep_names(runs_dir) if known.startswith(name)]

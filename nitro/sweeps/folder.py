@@ -1,4 +1,4 @@
-"""A sweep's folder, `RUNS/sweeps/NAME/`: what was asked, its rows, and what is made of them.
+"""A sweep's folder, `RUNS/sweeps/NAME/`: its specification, its rows and its results.
 
 sweep.json   the specification, and what makes its environments
 rows.json    every row, written whole after each change: a sweep that is killed loses nothing
@@ -26,13 +26,13 @@ _ROWS: TypeAdapter[list[Row]] = TypeAdapter(list[Row])
 
 
 class Asked(Message):
-    """What a sweep was begun with."""
+    """The specification of a started sweep."""
 
     spec: SweepSpec
     identity: str = Field(default_factory=lambda: uuid4().hex)
-    """Tells it from sweeps of the same name on one API."""
+    """Distinguishes it from sweeps of the same name on one API."""
     environment_packages: tuple[str, ...] = ()
-    """As the command line named them."""
+    """As named on the command line."""
 
 
 class SweepFolder:
@@ -49,16 +49,16 @@ class SweepFolder:
         return self.path / "optuna.journal"
 
     def exists(self) -> bool:
-        """Whether the sweep was ever begun."""
+        """Whether the sweep was ever started."""
         return (self.path / "sweep.json").is_file()
 
     def begin(self, asked: Asked, rows: Sequence[Row]) -> None:
-        """Write a new sweep down."""
+        """Write a new sweep."""
         self.write(rows)
         self._write("sweep.json", asked.model_dump_json(indent=1))
 
     def asked(self) -> Asked:
-        """Return what the sweep was begun with.
+        """Return the sweep's specification.
 
         Raises:
             CommandError: There is no such sweep, or its file is damaged.
@@ -74,7 +74,7 @@ class SweepFolder:
             raise _damaged(path, error) from error
 
     def raise_budget(self, budget_usd: float) -> None:
-        """Give the sweep a higher budget.
+        """Raise the sweep's budget.
 
         Raises:
             CommandError: It is lower than before, or the sweep had none.
@@ -84,15 +84,15 @@ class SweepFolder:
         if before is None or budget_usd < before:
             told = "none" if before is None else f"{before:g}"
             raise CommandError(
-                f"--budget-usd: can only rise, and only where the sweep began with one: it has "
-                f"{told}, got {budget_usd:g}"
+                f"--budget-usd: can only rise, and only if the sweep has one: it has {told}, got "
+                f"{budget_usd:g}"
             )
         spec = asked.spec.model_copy(update={"budget_usd": budget_usd, "name": self.name})
         changed = asked.model_copy(update={"spec": spec})
         self._write("sweep.json", changed.model_dump_json(indent=1))
 
     def rows(self) -> list[Row]:
-        """Return the rows as they were last written.
+        """Return the last written rows.
 
         Raises:
             CommandError: The file is not there, or damaged.
@@ -106,13 +106,13 @@ class SweepFolder:
             raise _damaged(path, error) from error
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write all rows, whole or not at all."""
+        """Write all rows atomically."""
         lines = ",\n".join(row.model_dump_json(exclude_defaults=True) for row in rows)
         self._write("rows.json", f"[{lines}]\n")
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the only command that runs the sweep.
+        """Take the lock to run the sweep.
 
         Raises:
             CommandError: Another one does.

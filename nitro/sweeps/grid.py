@@ -19,13 +19,13 @@ from nitro.sweeps.spec import Fields, SweepSpec
 from shared.contracts.job_spec import MAX_ROUNDS, NO_CAP_USD, JobSpec
 
 MOST_ROWS = 10_000
-"""A number beyond is a slip."""
+"""Most jobs of a sweep; more is a typo."""
 _ALONE = "default"
-"""The name of the only setting, where nothing is varied."""
+"""Name of the only setting if nothing is varied."""
 
 
 def expand(spec: SweepSpec, *, runs_dir: Path = RUNS) -> list[Row]:
-    """Return the rows of a grid: whole seeds first, so that a sweep cut short can be compared.
+    """Return the rows of a grid, seed by seed, so that an interrupted sweep can be compared.
 
     Args:
         spec: The sweep; not a search.
@@ -53,7 +53,7 @@ def settings_of(spec: SweepSpec) -> dict[str, Fields]:
     for (name, fields), varied in itertools.product(named.items(), [*_combinations(spec.vary)]):
         told = ", ".join(filter(None, [name, label(varied)])) or _ALONE
         if told in found:
-            raise CommandError(f"two settings are called {told!r}: a value is named twice")
+            raise CommandError(f"two settings have the name {told!r}: a value is given twice")
         found[told] = {**fields, **varied}
     return found
 
@@ -91,10 +91,10 @@ def row_of(
 
 
 def _job(options: Fields, total_steps: int | None) -> tuple[JobSpec, int | None]:
-    """Return a job that makes so many steps, and at which steps it must be ended if it must.
+    """Return a job with this many steps, and the steps at which to end it, if necessary.
 
-    Where actors decide how many steps a round has, the job has rounds enough in any case. It is
-    ended once it has made its steps, and evaluates every round, as nobody knows the last one.
+    If a round's steps depend on the number of actors, the job gets enough rounds for any number. It
+    is ended after its steps, and evaluates every round, because the last one is unknown.
     """
     if total_steps is None:
         return train_spec(options=options), None
@@ -110,7 +110,7 @@ def _job(options: Fields, total_steps: int | None) -> tuple[JobSpec, int | None]
 
 
 def _options(spec: SweepSpec, fields: Mapping[str, JsonValue], runs_dir: Path) -> Fields:
-    """Return what is said of a job, by groups, short forms written out; it has no cap yet.
+    """Return a job's fields by group, with short forms expanded and without a cap.
 
     Raises:
         CommandError: A short form is wrong, or the job has a budget.
@@ -122,7 +122,7 @@ def _options(spec: SweepSpec, fields: Mapping[str, JsonValue], runs_dir: Path) -
     if isinstance(actors, int | str):
         options["actors"] = parse_actors(str(actors))
     if says(options, "stop", "budget_usd"):
-        raise CommandError("stop.budget_usd: give the sweep's budget_usd, which jobs share")
+        raise CommandError("stop.budget_usd: use the sweep's budget_usd, which jobs share")
     return {**options, "stop.budget_usd": NO_CAP_USD}
 
 

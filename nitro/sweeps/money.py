@@ -1,12 +1,12 @@
-"""One budget for many jobs: what is left of it, and what the next job may have of it.
+"""One budget for many jobs: the rest, and the next job's share of it.
 
     committed   caps of jobs that are open, and what all others have cost
     left        budget - committed
     share       left / places that are free
 
-A job is given its share as its own cap, which the scaler enforces round by round. The sum of all
-caps and costs never passes the budget, whatever becomes of this process. What a job leaves of its
-cap is shared by the next ones. A job that its cap cut short goes on when others have left enough.
+A job gets its share as its own cap, which the scaler enforces round by round. The sum of all caps
+and costs never exceeds the budget, even if this process dies. Unused money goes to later jobs. A
+job that its cap stopped resumes when others have left enough.
 """
 
 import math
@@ -16,19 +16,19 @@ from nitro.sweeps.rows import Row
 
 
 def left_usd(budget_usd: float, rows: Sequence[Row]) -> float:
-    """Return what no job has spent nor may spend."""
+    """Return the uncommitted rest of the budget."""
     return max(0.0, budget_usd - math.fsum(map(_committed_usd, rows)))
 
 
 def share_usd(budget_usd: float, rows: Sequence[Row], *, places: int) -> float:
-    """Return what the next of so many free places may have."""
+    """Return the share of the next job, given the number of free places."""
     return left_usd(budget_usd, rows) / max(1, places)
 
 
 def next_cap_usd(row: Row, share: float, left: float) -> float | None:
-    """Return the cap of a job that begins or goes on with its share; None where too little is left.
+    """Return the cap of a job that starts or resumes with its share; None if too little is left.
 
-    The cap of a job can only rise, so one that goes on needs at least what it had.
+    A cap can only rise, so a resumed job needs at least its previous cap.
     """
     if row.job_id is None or row.cap_usd is None:
         return share if share > 0 else None

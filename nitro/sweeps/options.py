@@ -9,18 +9,18 @@ import typer
 _job = partial(typer.Option, rich_help_panel="What to train", show_default=False)
 _searching = partial(typer.Option, rich_help_panel="Search", show_default=False)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As the sweep was called at its start.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the sweep.")]
 Parallel = Annotated[
     str,
     typer.Option(
         metavar="auto|N",
-        help="Jobs at once; auto: what this machine's cores bear.",
+        help="Jobs at once; auto: one per core of this machine.",
         rich_help_panel="Where",
     ),
 ]
 Budget = Annotated[
     float | None,
-    _job(help="Hard cap on the cost of all jobs together, as projected to AWS.", min=0.0001),
+    _job(help="Hard cap on the projected AWS cost of all jobs together.", min=0.0001),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show jobs, minutes and dollars; train nothing.")
@@ -52,32 +52,35 @@ Assignments = Annotated[
 ]
 Algorithm = Annotated[str | None, _job(metavar="ppo|impact|impala|sac|crossq", help="Of all jobs.")]
 Preset = Annotated[str | None, _job(metavar="paper|standard", help="Of all jobs.")]
-SweepName = Annotated[str | None, _job(help="What to call the sweep.")]
+SweepName = Annotated[str | None, _job(help="Name of the sweep.")]
 
 Search = Annotated[
     list[str] | None,
     _searching(
         metavar="FIELD=LOW:HIGH[:log][:int]",
-        help="Look for the best value of a field; repeatable.",
+        help="Search for the best value of a field; repeatable.",
     ),
 ]
-Trials = Annotated[int | None, _searching(help="Sets of values; default: 16.", min=1)]
+Trials = Annotated[int | None, _searching(help="Number of trials; default: 16.", min=1)]
 Sampler = Annotated[
     str | None, _searching(metavar="random|tpe", help="tpe is Optuna's; default: random.")
 ]
 Batch = Annotated[
     int | None,
-    _searching(help="Trials drawn together; default: all, or a quarter with tpe.", min=1),
+    _searching(help="Trials sampled together; default: all, or a quarter with tpe.", min=1),
 ]
 Rungs = Annotated[
     str | None,
-    _searching(metavar="STEPS,STEPS,...", help="Where all pause, and the best go on."),
+    _searching(
+        metavar="STEPS,STEPS,...",
+        help="Steps at which all trials pause, and the best are promoted.",
+    ),
 ]
-Keep = Annotated[float | None, _searching(help="Part that goes on; default: 0.5.")]
+Keep = Annotated[float | None, _searching(help="Share that is promoted; default: 0.5.")]
 Finalists = Annotated[
     int | None, _searching(help="Best trials to train with fresh seeds; default: 1.", min=0)
 ]
 FinalSeeds = Annotated[int | None, _searching(help="Seeds of each finalist; default: 10.", min=1)]
 SearchSeed = Annotated[
-    int | None, _searching(help="Seed of the values that are drawn; default: 0.", min=0)
+    int | None, _searching(help="Seed of the sampled values; default: 0.", min=0)
 ]

@@ -1,4 +1,4 @@
-"""What a sweep keeps of a job that has ended or paused, asked of its API."""
+"""A sweep's record of an ended or paused job, from its API."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,17 +13,17 @@ from shared.contracts.rounds import RoundRecord
 
 
 def was_cut(job: Job) -> bool:
-    """Whether a job was told to stop, and did so before its last round."""
+    """Whether a job was stopped before its last round."""
     return job.stop_reason == "user" and not made_all_rounds(job)
 
 
 def made_all_rounds(job: Job) -> bool:
-    """Whether nothing is left of a job to resume."""
+    """Whether a job is finished."""
     return job.progress.rounds >= job.spec.stop.max_rounds
 
 
 def outcome_of(client: NitroClient, job: Job, *, end_steps: int | None) -> Outcome:
-    """Return what a job came to.
+    """Return a job's outcome.
 
     Args:
         client: Its API.

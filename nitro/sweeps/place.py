@@ -1,4 +1,4 @@
-"""Where a sweep's jobs are trained: a local system of its own, `nitro up`, or an API."""
+"""Where a sweep's jobs are trained: its own local system, `nitro up`, or an API."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +16,12 @@ from shared.service.cores import usable_cores
 
 AUTO = "auto"
 _ON_AN_API = 8
-"""Jobs that an API has at once where nobody says how many; it trains as many as it has learners."""
+"""Default number of jobs at once on an API; it trains as many as it has learners."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """How many jobs to have at once, and why."""
+    """The number of concurrent jobs, with the reason."""
 
     jobs: int
     reason: str
@@ -45,7 +45,7 @@ def parallel_jobs(text: str, *, rows: int, here: bool) -> Parallel:
             f"one job for each of {cores} cores: a job's learner and its actors take turns",
         )
     if text == AUTO:
-        reason = "an API queues what it cannot train yet"
+        reason = "an API queues jobs that it cannot train yet"
         return Parallel(max(1, min(rows, _ON_AN_API)), reason)
     if not text.isdigit() or int(text) < 1:
         raise CommandError(f"--parallel: must be auto or a number from 1, got {text!r}")
@@ -59,7 +59,7 @@ def is_here(folder: SweepFolder, api_url: str | None) -> bool:
 
 
 def require_environments(asked: Asked, runs_dir: Path, *, api_url: str | None) -> None:
-    """Do nothing if what a new sweep asks for can be had where it would train.
+    """Check that a new sweep's environments exist where it would train.
 
     An API tells itself what it does not have.
 

@@ -1,4 +1,4 @@
-"""What a sweep would take and cost, before any of it is trained: as `nitro plan` foretells it."""
+"""A sweep's estimated time and cost, from the model of `nitro plan`."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -118,12 +118,12 @@ def measure_here(spec: "JobSpec", steps: int) -> tuple[float, float]:
     actors = spec.actors.max
     cloud = [way for way in plan.ways if way.place == "serverless" and way.learner == "cpu"]
     if not cloud:
-        raise CommandError("no function would have the time for its episodes")
+        raise CommandError("its episodes exceed the function's time limit")
     return here.wall_s, min(cloud, key=lambda way: abs(way.num_actors - actors)).usd
 
 
 def price_table(price: SweepPrice, *, width: int) -> "Table":
-    """Lay a price out for people."""
+    """Format a price for people."""
     total = _total(price.groups)
     rows = [*price.groups, *([total] if len(price.groups) > 1 else [])]
     columns = {
@@ -151,7 +151,7 @@ def _total(groups: Sequence[Priced]) -> Priced:
 
 def _measured(spec: "JobSpec", steps: int | None, measure: Measure) -> tuple[float, float] | str:
     if steps is None or spec.open_rounds > 1 or planned_steps(spec) is None:
-        return "a plan is of rounds that are alike and come one after another"
+        return "a plan needs equal, sequential rounds"
     try:
         return measure(spec, steps)
     except CommandError as error:

@@ -1,4 +1,4 @@
-"""What a sweep found: a line for each environment and setting, and how settings compare.
+"""A sweep's results: a line for each environment and setting, and comparisons of settings.
 
 Returns of different environments cannot be averaged as they are. Over all environments they are
 scores: 0 is the mean return of untrained policies, 1 the best interquartile mean of any setting.
@@ -74,7 +74,7 @@ class Overall(BaseModel):
     setting: str
     score: Measured
     improvement: Measured | None
-    """How probable it is that a run of it has more than one of the first setting."""
+    """Probability that its run beats a run of the first setting."""
 
 
 class Tried(BaseModel):
@@ -105,7 +105,7 @@ class Results(BaseModel):
     spent_usd: float
     budget_usd: float | None
     unfinished: list[tuple[str, RowStatus, str]]
-    """Rows that do not count: their keys, how they stand, and why."""
+    """Rows that do not count: keys, statuses and reasons."""
 
 
 def results(name: str, rows: Sequence[Row], *, budget_usd: float | None) -> Results:

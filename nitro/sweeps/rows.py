@@ -1,4 +1,4 @@
-"""A row of a sweep: one job with its place in the table, how it stands, and what it came to."""
+"""A row of a sweep: one job with its place in the table, its status and its outcome."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -11,8 +11,9 @@ from shared.contracts.message import Count, JobId, Message, Number, PositiveFloa
 RowStatus = Literal[
     "waiting", "open", "paused", "finished", "stopped", "budget", "failed", "not started"
 ]
-"""`open`: submitted, and not seen to have ended. `paused`: at a rung; it goes on if promoted.
-`stopped`: by Ctrl-C; it goes on with the sweep. `budget`: the money ended it early."""
+"""`open`: submitted and not known to have ended. `paused`: at a rung, until promoted. `stopped`: by
+Ctrl-C, until the sweep resumes. `budget`: ended early by its cap.
+"""
 DONE: frozenset[RowStatus] = frozenset({"finished", "budget", "failed", "not started"})
 
 
@@ -29,7 +30,7 @@ def reached(curve: Sequence[Point], env_steps: float) -> bool:
 
 
 class Outcome(Message):
-    """What a job came to so far."""
+    """A job's outcome so far."""
 
     rounds: Count
     env_steps: Count
@@ -68,7 +69,7 @@ class Row(Message):
     """Without its budget, which is allotted when it begins."""
     status: RowStatus = "waiting"
     reason: str = ""
-    """Why it failed, did not start or was cut short."""
+    """Why it failed, did not start or ended early."""
     job_id: JobId | None = None
     cap_usd: PositiveFloat | None = None
     """The job's own budget, from the sweep's; None where nothing is capped."""

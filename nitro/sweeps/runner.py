@@ -1,7 +1,7 @@
-"""Running the rows of a sweep: several at once, under one budget, from wherever they stand.
+"""Runs the rows of a sweep: several at once, under one budget, from any state.
 
-Every change is written before it is acted on, and every job is submitted under a key of its own.
-So a sweep that is killed at any moment goes on from its folder, and no job is begun twice.
+Every change is written before it takes effect, and every job is submitted under its own key. So a
+sweep killed at any moment resumes from its folder, and no job starts twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -236,7 +236,7 @@ class Runner:
         elif job.stop_reason == "budget" and not made_all_rounds(job):
             # It needs more than it left of its cap.
             left = max(0.0, job.spec.stop.budget_usd - outcome.spent_usd - outcome.reserved_usd)
-            why = f"its {job.spec.stop.budget_usd:.4f} USD were used up"
+            why = f"its cap of {job.spec.stop.budget_usd:.4f} USD is used up"
             self._set(index, status="waiting", refused_usd=left, **ended | {"reason": why})
         else:
             status = _ended(row, job, outcome)

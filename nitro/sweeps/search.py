@@ -1,11 +1,11 @@
-"""A search: trials are drawn in batches, pause together at rungs, and the best go on exactly.
+"""A search: trials are sampled in batches, pause together at rungs, and the best resume exactly.
 
     batch     drawn together; with TPE from what earlier batches came to
     rung      all trials of a batch pause there; the best part of them is promoted
     finalist  the best of all trials, trained anew with seeds that no trial has had
 
-A promoted trial resumes its jobs, so that it ends as if it had never paused. Decisions follow from
-the rows alone: a search that is killed and goes on has the same trials.
+A promoted trial resumes its jobs and ends as if it had never paused. Decisions depend only on the
+rows: a killed and resumed search has the same trials.
 """
 
 import math

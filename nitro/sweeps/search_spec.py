@@ -1,4 +1,4 @@
-"""What a search looks for, and by which rungs it promotes."""
+"""A search's fields, sampler and rungs."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
@@ -43,9 +43,9 @@ class SearchSpec(Message):
     fields: Annotated[dict[str, SearchRange], Field(min_length=1)]
     """Ranges by dotted path, such as `hyperparameters.learning_rate`."""
     trials: PositiveInt = 16
-    """How many sets of values are tried."""
+    """Number of trials."""
     sampler: Sampler = "random"
-    """How values are drawn. `tpe` learns from earlier trials, and needs Optuna."""
+    """Sampler of values. `tpe` learns from earlier trials, and needs Optuna."""
     batch: PositiveInt | None = None
     """Trials that are drawn and promoted together; unset: all, or a quarter of them with `tpe`."""
     seed: Count = 0
@@ -53,9 +53,9 @@ class SearchSpec(Message):
     rungs: tuple[PositiveInt, ...] = ()
     """Environment steps at which all trials of a batch pause; unset: none pauses."""
     keep: Annotated[Number, Field(gt=0, lt=1)] = 0.5
-    """Part of the trials that goes on from each rung; at least one does."""
+    """Share of the trials that is promoted at each rung, at least one."""
     finalists: Count = 1
-    """Best trials that are trained anew, from the start, with seeds that no trial has had."""
+    """Best trials that are trained again from the start with fresh seeds."""
     final_seeds: PositiveInt = 10
     """Seeds of each finalist."""
 

@@ -1,4 +1,4 @@
-"""What a sweep is asked to train: environments x settings x seeds, or a search."""
+"""The specification of a sweep: environments x settings x seeds, or a search."""
 
 import hashlib
 import re
@@ -32,7 +32,7 @@ class SweepSpec(Message):
     """One sweep; the fields are those of a `--spec` file."""
 
     name: Annotated[str, Field(pattern=_NAME)] | None = None
-    """Its folder's name, and a tag of its jobs; unset: made of the rest."""
+    """Its folder's name, and a tag of its jobs; unset: derived from the rest."""
     environments: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of registered environments."""
     seeds: Seeds = (1, 2, 3, 4, 5)
@@ -46,9 +46,9 @@ class SweepSpec(Message):
     vary: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = {}
     """Values by field; every combination of them is trained with every setting."""
     budget_usd: PositiveFloat | None = None
-    """The most that all jobs together may cost, as on AWS."""
+    """Cap on the projected AWS cost of all jobs together."""
     search: SearchSpec | None = None
-    """Looks for the best values, in place of training all."""
+    """Searches for the best values instead of a grid."""
 
     @field_validator("environments", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""A sweep from its beginning to its end: what the command line and `nitro.sweep` share."""
+"""The course of a sweep, shared by the command line and `nitro.sweep`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ def run_sweep(
             return rows
         here = is_here(folder, how.api_url)
         if not here and asked.spec.budget_usd is None:
-            raise CommandError("--budget-usd: an API costs money: say what all jobs may cost")
+            raise CommandError("--budget-usd: an API costs money: give a cap for all jobs")
         parallel = parallel_jobs(how.parallel, rows=most_rows(asked.spec, rows), here=here)
         view.note(f"{parallel.jobs} at once ({parallel.reason})")
         with open_place(
@@ -142,7 +142,7 @@ def stop_jobs(folder: SweepFolder, api: Api) -> int:
 
 
 def summed_up(folder: SweepFolder) -> Results:
-    """Return what a sweep found so far."""
+    """Return a sweep's results so far."""
     return results(folder.name, folder.rows(), budget_usd=folder.asked().spec.budget_usd)
 
 

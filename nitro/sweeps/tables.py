@@ -91,14 +91,14 @@ def as_csv(found: Results) -> str:
 
 
 def notes(found: Results) -> list[str]:
-    """Return what to know of the numbers, a line each."""
+    """Return notes on the numbers, one line each."""
     cost = f"{found.spent_usd:.4f} USD as projected to AWS"
     if found.budget_usd is not None:
         cost += f", of {found.budget_usd:g}"
     lines = [f"Interquartile means of last evaluations, 95 % bootstrap intervals; {cost}."]
     fewest = min((group.seeds for group in found.groups), default=FEW_SEEDS)
     if fewest < FEW_SEEDS:
-        lines.append(f"{fewest} seeds say little: a claim needs about {FEW_SEEDS}.")
+        lines.append(f"{fewest} seeds prove little: a claim needs about {FEW_SEEDS}.")
     for key, status, why in found.unfinished:
         lines.append(f"{key}: {status}, {why}" if why else f"{key}: {status}")
     return lines

@@ -1,4 +1,4 @@
-"""What `nitro sweep` does and says, once it is known what is asked for."""
+"""The actions and messages of `nitro sweep`."""
 
 import sys
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def tell_price(
     own_packages(asked.environment_packages or None)
     for env_id in asked.spec.environments:
         require_registered(env_id)
-    typer.echo("measuring each kind of job on this machine, for some seconds", err=True)
+    typer.echo("measuring each kind of job on this machine, for a few seconds", err=True)
     if spec.search is None:
         groups = priced(rows, measure_here)
     else:
@@ -51,7 +51,7 @@ def tell_price(
         return
     console = Output()
     console.print(price_table(found, width=console.width))
-    lines = [f"{at_once.jobs} at once ({at_once.reason}); minutes are of one after another"]
+    lines = [f"{at_once.jobs} at once ({at_once.reason}); minutes assume one job at a time"]
     lines += [f"{g.env_id}, {g.setting}: no price, {g.reason}" for g in found.groups if g.reason]
     for line in lines:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
@@ -80,7 +80,7 @@ def run_and_tell(folder: SweepFolder, *, parallel: str, api_url: str | None, as_
                     ready=armed,
                 )
         except (KeyboardInterrupt, SystemExit, CommandError, BrokenPipeError):
-            typer.echo(f"cut short; continue with: {again}", err=True)
+            typer.echo(f"interrupted; continue with: {again}", err=True)
             raise
         interrupts.armed = False
     picture, found = write_results(folder), summed_up(folder)
@@ -98,7 +98,7 @@ def run_and_tell(folder: SweepFolder, *, parallel: str, api_url: str | None, as_
 
 
 def exit_code(rows: Sequence[Row]) -> int:
-    """Return 0 if all rows are done, 1 if one failed or had no money, 130 if some were stopped."""
+    """Return 0 if all rows are done, 1 if one failed or lacked budget, 130 if some were stopped."""
     statuses = {row.status for row in rows}
     if statuses & {"failed", "budget", "not started"}:
         return EXIT_FAILED

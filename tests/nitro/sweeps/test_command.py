@@ -122,7 +122,7 @@ def test_a_sweep_is_shown_in_each_form(whole: Path) -> None:
     assert shown("show", "fou", "--format", "csv").startswith("environment,setting,")
     assert len(json.loads(shown("show", "four", "--json"))["groups"]) == 2
     assert "4 of 4 done" in shown("list")
-    assert "does not run" in shown("stop", "four")
+    assert "is not running" in shown("stop", "four")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_dry_run_prices_each_kind_of_job_and_trains_nothing(tmp_path: Path) ->
     assert standard["minutes"] > 0.0
     assert 0.0 < standard["usd"] < 1.0
     assert paper["usd"] is None
-    assert "alike" in paper["reason"]
+    assert "sequential" in paper["reason"]
     assert [*tmp_path.iterdir()] == []
 
 

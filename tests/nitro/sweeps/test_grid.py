@@ -78,7 +78,7 @@ def test_short_forms_are_those_of_the_command_line() -> None:
     ("fields", "message"),
     [
         ({"vary": {"hyperparameters.nothing": [1]}}, "CartPole-v1, nothing=1: .*nothing"),
-        ({"vary": {"preset": ["paper", "paper"]}}, "named twice"),
+        ({"vary": {"preset": ["paper", "paper"]}}, "given twice"),
         ({"job": {"stop.budget_usd": 1}}, "the sweep's budget_usd"),
         ({"job": {"stop": {"budget_usd": 1}}}, "the sweep's budget_usd"),
         ({"vary": {"stop": [{"budget_usd": 1}]}}, "the sweep's budget_usd"),
