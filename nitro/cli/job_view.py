@@ -62,7 +62,7 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         ("created", _time(job.created_at)),
         ("started", _time(job.started_at)),
         ("finished", _time(job.finished_at)),
-        ("round", f"{progress.rounds} of {spec.stop.max_rounds}"),
+        ("round", f"{progress.rounds} of {spec.stop.told_rounds}"),
         ("environment steps", f"{progress.env_steps:,}"),
         ("return", f"last {number(progress.last_return)}   best {number(progress.best_return)}"),
         *_bill(job, cost),

@@ -170,7 +170,7 @@ def _cells(snapshot: Snapshot) -> dict[str, str]:
     return {
         "seed": str(job.spec.seed),
         "status": job.status,
-        "round": f"{snapshot.finished_rounds}/{job.spec.stop.max_rounds}",
+        "round": f"{snapshot.finished_rounds}/{job.spec.stop.told_rounds}",
         "evaluation": number(job.progress.last_return),
         "training": number(snapshot.training_return),
         "time left": "–" if left_s is None else duration(left_s),

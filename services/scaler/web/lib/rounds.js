@@ -127,6 +127,14 @@ export function placesOf({ columns, ending }, job) {
 export const useAxes = (rounds, job) =>
   useMemo(() => rounds && placesOf(rounds, job), [rounds, job.spent_usd]);
 
+/** Return how many rounds a job has left: where steps end it, as many as its rounds so far need. */
+export function roundsLeft({ spec: { stop }, progress }) {
+  const left = Math.max(0, stop.max_rounds - progress.rounds);
+  if (!stop.max_env_steps || !progress.env_steps) return left;
+  const steps = Math.max(0, stop.max_env_steps - progress.env_steps);
+  return Math.min(left, Math.ceil((steps * progress.rounds) / progress.env_steps));
+}
+
 /** Return what one more round is taken to cost: the mean of the newest ones. */
 export function usdPerRound(rounds, newest = 20) {
   const spent = rounds?.columns.spent_usd || [];

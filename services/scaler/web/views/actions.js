@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { lookAgain, post, usePoll } from "../lib/api.js";
 import { count, usd } from "../lib/format.js";
-import { usdPerRound } from "../lib/rounds.js";
+import { roundsLeft, usdPerRound } from "../lib/rounds.js";
 import { Dialog, isCap, isLive, useBillName } from "../lib/ui.js";
 import { POLICIES, scalingOf } from "./scaling.js";
 
@@ -55,7 +55,7 @@ function Scale({ job, rounds, close }) {
   const [policy, setPolicy] = useState("fixed");
   const [number, setNumber] = useState(rounds?.columns.actors?.at(-1) || actors.min);
   const each = usdPerRound(rounds);
-  const left = Math.max(0, stop.max_rounds - job.progress.rounds);
+  const left = roundsLeft(job);
   const open = Math.max(0, stop.budget_usd - job.spent_usd);
   const capped = isCap(stop.budget_usd);
   const send = () =>

@@ -3,7 +3,7 @@ import { html, useMemo } from "../vendor/preact.js";
 import { usePoll } from "../lib/api.js";
 import { Chart } from "../lib/chart.js";
 import { count, seconds, usd, words } from "../lib/format.js";
-import { running, usdPerRound } from "../lib/rounds.js";
+import { roundsLeft, running, usdPerRound } from "../lib/rounds.js";
 import { Table, Tile, Waiting } from "../lib/ui.js";
 
 const NAMES = {
@@ -68,10 +68,11 @@ function lines(rounds, job, forecast, billed) {
 export function Cost({ job, rounds, live }) {
   const { data: cost, error } = usePoll(`v1/jobs/${job.job_id}/cost?limit=0`, live ? 10000 : 0);
   const each = usdPerRound(rounds);
-  const left = job.spec.stop.max_rounds - job.progress.rounds;
+  const left = roundsLeft(job);
   const next = (rounds?.columns.round.at(-1) ?? -1) + 1;
   const forecast = useMemo(() => {
-    const { max_rounds: end, budget_usd: budget } = job.spec.stop;
+    const budget = job.spec.stop.budget_usd;
+    const end = job.progress.rounds + left;
     if (!live || !each || end <= next) return null;
     return { round: end, usd: Math.min(job.spent_usd + each * left, budget) };
   }, [live, each, left, next, job.spent_usd]);

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef } from "../vendor/preact.js";
 import { usePoll } from "../lib/api.js";
 import { count, number, seconds } from "../lib/format.js";
-import { useRounds } from "../lib/rounds.js";
+import { roundsLeft, useRounds } from "../lib/rounds.js";
 import { Budget, Heading, Status, Tile, Waiting, isLive, link, useBillName } from "../lib/ui.js";
 import { Actions } from "./actions.js";
 import { Actors } from "./actors.js";
@@ -55,7 +55,7 @@ export function Job({ parts: [id, tab] }) {
     ${job.waits_for && html`<p class="note">Waits: ${job.waits_for.reason}</p>`}
     <dl class="tiles">
       <${Tile} name="Return">${number(progress.last_return)} <small class="quiet">best ${number(progress.best_return)}</small><//>
-      <${Tile} name="Round">${count(progress.rounds)} <small class="quiet">of ${count(spec.stop.max_rounds)}</small><//>
+      <${Tile} name="Round">${count(progress.rounds)} <small class="quiet">of ${count(progress.rounds + roundsLeft(job))}</small><//>
       <${Tile} name=${bill}><${Budget} spent=${job.spent_usd} budget=${spec.stop.budget_usd} /><//>
       <${Tile} name=${isLive(job.status) ? "Actors, newest round" : "Actors, last round"}>${count(actors)} <small class="quiet">may be ${spec.actors.min} to ${spec.actors.max}</small><//>
       <${Tile} name="Steps">${count(progress.env_steps)}<//>
