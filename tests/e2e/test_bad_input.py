@@ -47,7 +47,7 @@ def refused(ran: Result, *says: str) -> None:
         (["--actors", "8:2000"], "actors.max: 2000 actors exceed the limit of 1000"),
         (["--budget-usd", "0.001"], "stop.budget_usd: $0.001 is below the worst case of one round"),
         (["--set", "seed=now"], "seed: Input should be a valid integer, got 'now'"),
-        (["--set", f"env_kwargs.text={'x' * 5000}"], "must be plain: at most 256 printable characters"),
+        (["--set", f"env_kwargs.text={'x' * 5000}"], "at most 256 printable characters"),
         (MANY_KWARGS, "bytes, at most 4096 fit; shorten it by"),
         (["--resume", "nobody"], "there is no job 'nobody'"),
     ],

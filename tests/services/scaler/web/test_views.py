@@ -274,9 +274,9 @@ def test_a_sweep_is_compared_a_line_and_a_band_a_setting(page: Page, swept: Runs
     # Each run is asked for once, and its rounds page by page.
     for kind in (r"/v1/jobs/swept-\d+-\d+$", r"/curves\?after=-1&"):
         assert sum(re.search(kind, url) is not None for url in asked) == 40, kind
-    page.get_by_text("40 runs").click()
+    page.get_by_text("40 runs", exact=True).click()
     page.get_by_label("Leave out swept-9-4").click()
-    expect(page.get_by_text("39 runs")).to_be_visible()
+    expect(page.get_by_text("39 runs", exact=True)).to_be_visible()
     assert violations(page) == []
 
 
