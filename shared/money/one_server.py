@@ -7,7 +7,7 @@ that would have cost least, its boot included.
 from collections.abc import Mapping
 
 from shared.contracts.billing import ServerfulCost
-from shared.money.costs import CostBasis, cpu_share
+from shared.money.costs import CostBasis
 from shared.money.prices import PriceTable
 from shared.money.round_costs import MeasuredRound
 
@@ -36,10 +36,9 @@ def one_server_round_s(measured: MeasuredRound, basis: CostBasis, cores: int) ->
     Actors share them evenly, and the learner works after them. Where several rounds are under way
     at a time, as many of them pass in one such time, but none faster than all the work takes.
     """
-    share = cpu_share(basis.memory_mb)
-    evenly_s = sum(measured.durations_s) * share / cores
-    slowest_s = max(measured.slowest_sample_s, measured.slowest_evaluation_s) * share
-    latency_s = measured.overhead_s + max(evenly_s, slowest_s) + measured.learner_s
+    evenly_s = measured.core_s(basis) / cores
+    acted_s = max(evenly_s, measured.slowest_core_s(basis))
+    latency_s = measured.overhead_s + acted_s + measured.learner_s
     work_s = evenly_s + measured.learner_s / cores
     return max(measured.learner_s, work_s, latency_s / measured.open_rounds)
 

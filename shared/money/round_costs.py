@@ -41,10 +41,27 @@ class MeasuredRound:
     """Publishing the policy and asking for the round."""
     own_s: float = 0.0
     """From the plan to the end of what ran on the learner's own cores."""
+    own_busy_s: float = 0.0
+    """Core seconds of all tasks there."""
+    own_tasks: int = 0
+    """Number of those tasks."""
     deadline_s: float = math.inf
     """How long the learner waits at most."""
     open_rounds: int = 1
     """Rounds that are under way at a time, this one among them."""
+
+    def core_s(self, basis: CostBasis) -> float:
+        """Return the seconds of one full core that all actors and evaluations need."""
+        return sum(self.durations_s) * cpu_share(basis.memory_mb) + self.own_busy_s
+
+    def slowest_core_s(self, basis: CostBasis) -> float:
+        """Return the seconds of one full core that the slowest of them needs, at least.
+
+        Of the learner's own cores only the sum is known, so their mean counts.
+        """
+        slowest_s = max(self.slowest_sample_s, self.slowest_evaluation_s)
+        own_s = self.own_busy_s / self.own_tasks if self.own_tasks else 0.0
+        return max(slowest_s * cpu_share(basis.memory_mb), own_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,16 +134,16 @@ def serverless_round_s(measured: MeasuredRound, basis: CostBasis) -> float:
 def serverful_round_s(measured: MeasuredRound, basis: CostBasis, servers: Servers) -> float:
     """Return the same round's wall time on servers.
 
-    On a full core an actor needs its Lambda duration times the function's CPU share. The work is
-    spread evenly over the actor machine's cores, which no schedule beats, and a round takes at
-    least as long as its slowest actor. Where several rounds are under way at a time, as many
-    of them pass in one such time, but none faster than the learner or all cores together work.
+    On a full core an actor needs its Lambda duration times the function's CPU share, or as long as
+    it took on a core of the learner. The work is spread evenly over the actor machine's cores,
+    which no schedule beats, and a round takes at least as long as its slowest actor. Where several
+    rounds are under way at a time, as many of them pass in one such time, but none faster than the
+    learner or all cores together work.
     """
-    share = cpu_share(basis.memory_mb)
-    evenly_s = sum(measured.durations_s) / servers.actor_cores
-    slowest_s = max(measured.slowest_sample_s, measured.slowest_evaluation_s)
-    latency_s = measured.overhead_s + max(evenly_s, slowest_s) * share + measured.learner_s
-    return max(measured.learner_s, evenly_s * share, latency_s / measured.open_rounds)
+    evenly_s = measured.core_s(basis) / servers.actor_cores
+    acted_s = max(evenly_s, measured.slowest_core_s(basis))
+    latency_s = measured.overhead_s + acted_s + measured.learner_s
+    return max(measured.learner_s, evenly_s, latency_s / measured.open_rounds)
 
 
 def held_items(held_s: float, basis: CostBasis) -> tuple[BillItem, ...]:

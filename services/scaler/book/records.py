@@ -23,7 +23,13 @@ from shared.contracts.message import (
     Number,
     PositiveInt,
 )
-from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundPlan, RoundResult
+from shared.contracts.rounds import (
+    EvaluationResult,
+    LaunchCounts,
+    OwnWork,
+    RoundPlan,
+    RoundResult,
+)
 from shared.contracts.views.jobs import JobSummary
 from shared.money.warmth import WarmUse
 
@@ -75,6 +81,8 @@ class OpenAttempt(Message):
     """Additional actors on the learner's own cores."""
     own_s: NonNegativeFloat = 0.0
     """From the plan to the last end on own cores; 0 until the round is over."""
+    own_work: OwnWork | None = None
+    """All tasks there; None until the round is over, and in records of earlier versions."""
     reserved_usd: NonNegativeFloat
     warm: Count
     """Invocations that found provisioned concurrency ready."""

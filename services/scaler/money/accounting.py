@@ -29,6 +29,7 @@ from services.scaler.money.ledger import (
 from services.scaler.money.round_means import with_round
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import Job
+from shared.contracts.rounds import OwnWork
 from shared.money.costs import CostBasis, projected_duration_s
 
 Billed = tuple[JobRecord, tuple[LedgerLine, ...]]
@@ -138,6 +139,7 @@ class Spending:
         update_s: float = 0.0,
         overhead_s: float = 0.0,
         own_s: float = 0.0,
+        own_work: OwnWork | None = None,
         through: int | None = None,
     ) -> Billed:
         """Close the time of the open attempts, and bill the complete ones.
@@ -152,6 +154,7 @@ class Spending:
             update_s: Its update's part of that.
             overhead_s: What opening that attempt's round took the learner.
             own_s: What ran on its own cores in it took.
+            own_work: The tasks there.
             through: Newest round that ends; None ends all.
         """
         held_s = stop_holding(record, now).held_carry_s
@@ -168,7 +171,13 @@ class Spending:
                 "own_s": own_s,
             }
             closed = tuple(
-                a.model_copy(update={**times, "held_s": held_s if a is ending[0] else 0.0})
+                a.model_copy(
+                    update={
+                        **times,
+                        "held_s": held_s if a is ending[0] else 0.0,
+                        "own_work": own_work if a is ending[-1] else None,
+                    }
+                )
                 if any(a is ended for ended in ending)
                 else a
                 for a in record.open_attempts

@@ -110,6 +110,7 @@ def executions_usd(attempt: OpenAttempt, basis: CostBasis, clock: Clock) -> floa
 def _measured(
     attempt: OpenAttempt, outcome: LaunchOutcome, *, learner_s: float, clock: Clock
 ) -> MeasuredRound:
+    own = attempt.own_work
     return MeasuredRound(
         num_invocations=attempt.num_invocations,
         durations_s=outcome.durations_s,
@@ -123,6 +124,8 @@ def _measured(
         launch_s=outcome.counts.launch_s or 0.0,
         overhead_s=attempt.overhead_s,
         own_s=attempt.own_s,
+        own_busy_s=0.0 if own is None else own.busy_s,
+        own_tasks=0 if own is None else own.rollouts + own.episodes,
         deadline_s=math.inf if attempt.deadline_s is None else attempt.deadline_s,
         open_rounds=attempt.open_rounds,
     )

@@ -23,6 +23,7 @@ from shared.contracts.rounds import (
     ActorTrouble,
     EvaluationResult,
     LaunchCounts,
+    OwnWork,
     RoundPlan,
     RoundRequest,
     RoundResult,
@@ -99,6 +100,7 @@ def closed(
     """
     ended, result = before.ended, request.previous
     learner_s = update_s = overhead_s = own_s = 0.0
+    own: OwnWork | None = None
     if result is not None and ended is not None:
         timing, own = result.timing, result.own
         learner_s, update_s, overhead_s = timing.learner_s, timing.update_s, timing.plan_s
@@ -113,6 +115,7 @@ def closed(
         update_s=update_s,
         overhead_s=overhead_s,
         own_s=own_s,
+        own_work=own,
         through=before.through,
     )
     if ended is not None and ended.result is None:

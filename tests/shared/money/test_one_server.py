@@ -27,6 +27,14 @@ def test_rounds_that_overlap_are_no_faster_than_their_work() -> None:
     assert one_server_round_s(one, paper_basis(), 64) == pytest.approx(10 + 5 / 64)
 
 
+def test_tasks_of_the_learners_own_cores_need_the_servers_cores_too() -> None:
+    own = measured(count=0, slowest_sample_s=0.0, own_busy_s=80.0, own_tasks=8, own_s=40.0)
+    assert [one_server_round_s(own, paper_basis(), cores) for cores in (4, 8, 64)] == [25, 15, 15]
+    # 32 functions of 10 s each come on top.
+    both = measured(count=32, each_s=10.0 / SHARE, own_busy_s=80.0, own_tasks=8)
+    assert one_server_round_s(both, paper_basis(), 4) == pytest.approx((320 + 80) / 4 + 5)
+
+
 def test_the_best_server_is_the_cheapest_with_its_boot() -> None:
     prices = AWS_US_EAST_1_2026_11
     few = best_server({"c7i.xlarge": 600.0, "c7i.4xlarge": 300.0}, prices)

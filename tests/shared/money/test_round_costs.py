@@ -144,6 +144,13 @@ def test_on_servers_few_actors_take_as_long_as_the_slowest() -> None:
     )
 
 
+def test_on_servers_the_learners_own_tasks_share_the_actors_cores() -> None:
+    own = measured(count=0, slowest_sample_s=0.0, own_busy_s=320.0, own_tasks=32, own_s=160.0)
+    assert serverful_round_s(own, paper_basis(), PAPER_SERVERS) == 320 / 16 + 5
+    few = replace(own, own_busy_s=20.0, own_tasks=2)
+    assert serverful_round_s(few, paper_basis(), PAPER_SERVERS) == 10 + 5
+
+
 def test_a_cluster_the_prices_do_not_know_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'p9.huge'.*known:.*c5.4xlarge"):
         serverful_cost(1.0, Servers(learner_instance="p9.huge"), AWS_US_EAST_1_2026_11)

@@ -19,6 +19,7 @@ from services.scaler.money.accounting import (
 from services.scaler.money.ledger import NOTHING_LAUNCHED, Clock, worst_outcome
 from shared.contracts.billing import LedgerLine
 from shared.contracts.learner_task import LearnerTask
+from shared.contracts.rounds import OwnWork
 from shared.money.costs import SPOT_SHARE
 from tests.services.scaler.money.test_accounting_spending import NOW, held
 from tests.services.scaler.money.test_budget import basis
@@ -72,6 +73,14 @@ def test_what_passes_is_billed_to_the_oldest_round_that_ends() -> None:
     record, alone_s = ended(record, NOW + 12, learner_s=3.0)
     assert (seconds(record), alone_s) == ([17.0, 0.0, 5.0], 0.0)
     assert [a.learner_s for a in record.open_attempts] == [2.0, 2.0, 3.0]
+
+
+def test_own_work_counts_once_where_two_attempts_of_a_round_end() -> None:
+    own = OwnWork(rollouts=2, episodes=0, busy_s=30.0, elapsed_s=15.0)
+    record = held(*(attempt(3, attempt=n, outcome=NOTHING_LAUNCHED) for n in (0, 1)))
+    record, _ = WALL.end_round(record, NOW + 20, learner_s=2.0, own_s=15.0, own_work=own)
+    # The learner's time of both attempts, and the mean of two tasks.
+    assert record.serverful_wall_s == pytest.approx(2 * 2.0 + 15.0)
 
 
 def test_while_rounds_are_under_way_and_none_ends_time_waits_for_the_next_that_does() -> None:
