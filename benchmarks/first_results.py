@@ -5,6 +5,7 @@
     python -m benchmarks first_results --only Pendulum-v1 --contestants nitro \
         --set hyperparameters.learning_rate=1e-3 --out benchmarks/results/first_results_tried.jsonl
     python -m benchmarks first_results --algorithm sac --seeds 3
+    python -m benchmarks first_results --algorithm ars --only Swimmer-v5
 
 Ours is the job that `nitro train ENV --total-steps N` submits; theirs is `PPO("MlpPolicy", env)`.
 Both then play the same 20 episodes with the policy of the last update and its most likely actions.
@@ -46,6 +47,10 @@ from nitro.spec.starting_job import train_spec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import make_environment
+from shared.hyperparameters.ars import ArsHyperparameters
+from shared.hyperparameters.common import Hyperparameters
+from shared.hyperparameters.crossq import CrossqHyperparameters
+from shared.hyperparameters.presets import resolve
 
 STEPS = {
     "CartPole-v1": 50_000,
@@ -73,9 +78,13 @@ STEPS = {
 """Environment steps by environment. The last two need packages, see `flattened.py`."""
 SAC_STEPS = {"Pendulum-v1": 10_000, "Hopper-v5": 30_000}
 """As few as two cores bear: each step takes a gradient step."""
+ARS_STEPS = {"Swimmer-v5": 500_000, "Hopper-v5": 7_000_000, "HalfCheetah-v5": 5_000_000}
+_STEPS = {"ppo": STEPS, "sac": SAC_STEPS, "crossq": SAC_STEPS, "ars": ARS_STEPS}
 _EQUAL: dict[str, dict[str, JsonValue]] = {
     "ppo": {},
     "sac": {"hyperparameters.learning_starts": 100},
+    "crossq": {"hyperparameters.learning_starts": 100},
+    "ars": {},
 }
 """Where our job would have another value than theirs, and few steps show nothing but that."""
 _MODULES = ("road", "flattened")
@@ -87,9 +96,9 @@ _FIRST_SEED = 1_000_000
 """Of those episodes: far from the seeds that runs train with."""
 _QUICK_STEPS = 4096
 _PEER_SCRIPT = Path(__file__).parent / "peers" / "stable_baselines3_default.py"
-_RESULTS = {
-    "ppo": Path(__file__).parent / "results" / "first_results.jsonl",
-    "sac": Path(__file__).parent / "results" / "first_results_sac.jsonl",
+_FOLDER = Path(__file__).parent / "results"
+_RESULTS = {"ppo": _FOLDER / "first_results.jsonl"} | {
+    name: _FOLDER / f"first_results_{name}.jsonl" for name in ("sac", "crossq", "ars")
 }
 _PAGE = Path(__file__).parents[1] / "docs" / "results" / "first_results.md"
 
@@ -118,13 +127,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def page(text: str, results: Path) -> str:
     """Return a page with tables of the runs made so far between their marks."""
-    tables = {
-        "first results": markdown_table(comparisons(read_results(results))),
-        "sac": markdown_table(
-            comparisons(read_results(results.with_name(f"{results.stem}_sac.jsonl")))
-        ),
-        "tried": tried_table(read_results(results.with_name(f"{results.stem}_tried.jsonl"))),
-    }
+
+    def runs(suffix: str) -> list[FirstResult]:
+        return read_results(results.with_name(f"{results.stem}{suffix}.jsonl"))
+
+    tables = {"first results": markdown_table(comparisons(runs("")))}
+    for name in _RESULTS.keys() - {"ppo"}:
+        tables[name] = markdown_table(comparisons(runs(f"_{name}")))
+    tables["tried"] = tried_table(runs("_tried"))
     for name, table in tables.items():
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
         before, _, rest = text.partition(begin)
@@ -174,7 +184,7 @@ def _run(options: argparse.Namespace, runs_dir: Path) -> int:
 
 def _missing(options: argparse.Namespace) -> Iterator[tuple[ContestantName, JobSpec, int]]:
     """Yield the runs to make: who, the job of ours, and the steps of either."""
-    usual = {"ppo": STEPS, "sac": SAC_STEPS}[options.algorithm]
+    usual = _STEPS[options.algorithm]
     for seed in range(options.first_seed, options.seeds + 1):
         for env_id in options.only or usual:
             steps = _QUICK_STEPS if options.quick else options.steps or usual[env_id]
@@ -241,6 +251,10 @@ def _theirs(spec: JobSpec, *, steps: int) -> FirstResult:
     command = [str(peer_python(PeerSettings())), "-I", str(_PEER_SCRIPT), spec.env_id]
     command += [str(steps), str(spec.seed), "--episodes", str(_EPISODES)]
     command += ["--first-seed", str(_FIRST_SEED), "--algorithm", spec.algorithm]
+    rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
+    command += ["--settings", json.dumps(_contrib_settings(rule))]
+    if isinstance(rule, ArsHyperparameters) and rule.observation_normalisation:
+        command.append("--normalise")
     command += [f"--module={Path(__file__).with_name(f'{name}.py')}" for name in _MODULES]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=one_thread, check=False)
@@ -256,6 +270,22 @@ def _theirs(spec: JobSpec, *, steps: int) -> FirstResult:
         environment=environment,
         **answer,
     )
+
+
+def _contrib_settings(rule: Hyperparameters) -> dict[str, JsonValue]:
+    """Return where SB3-Contrib's defaults differ from ours, in its words."""
+    if isinstance(rule, CrossqHyperparameters):
+        policy, critics = rule.hidden_sizes, rule.value_hidden_sizes or rule.hidden_sizes
+        return {"policy_kwargs": {"net_arch": {"pi": [*policy], "qf": [*critics]}}}
+    if isinstance(rule, ArsHyperparameters):
+        return {
+            "n_delta": rule.directions,
+            "n_top": rule.num_counting,
+            "learning_rate": rule.step_size,
+            "delta_std": rule.exploration_std,
+            "alive_bonus_offset": -rule.reward_offset,
+        }
+    return {}
 
 
 def positive(text: str) -> int:

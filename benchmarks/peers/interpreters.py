@@ -48,8 +48,11 @@ class Peer:
 
 STABLE_BASELINES3 = Peer(
     name="stable-baselines3",
-    # Box2D has no wheel for Arm.
-    pins=("stable-baselines3==2.9.2", "box2d==2.3.10; platform_machine!='aarch64'"),
+    pins=(
+        "stable-baselines3==2.9.2",
+        "sb3-contrib==2.9.2",
+        "box2d==2.3.10; platform_machine!='aarch64'",  # it has no wheel for Arm
+    ),
     same_as_ours=(*_SAME_AS_OURS, "ale-py", "opencv-python-headless"),
     environment=ROOT / ".venv-peers",
     script=Path(__file__).with_name("stable_baselines3_peer.py"),

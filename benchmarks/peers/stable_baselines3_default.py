@@ -1,8 +1,9 @@
-"""Stable-Baselines3's PPO or SAC as it comes, then episodes with it, in the peers' interpreter.
+"""An algorithm of Stable-Baselines3 or SB3-Contrib, then episodes with it, in its interpreter.
 
     python stable_baselines3_default.py ENV STEPS SEED --episodes 20 --first-seed 1000000
 
-Every hyper-parameter is the library's default: one environment, PPO's rounds of 2,048 steps.
+Every hyper-parameter that `--settings` does not give is the library's default: one environment,
+PPO's rounds of 2,048 steps.
 Writes one line of JSON to standard output: the returns of deterministic episodes with the policy of
 the last update, seconds of training, and versions. Episode i is reset with seed FIRST_SEED + i.
 Each `--module` is a file that is imported first, for environments that it registers.
@@ -19,16 +20,29 @@ from typing import Any
 
 import gymnasium
 import torch
+from sb3_contrib import ARS, CrossQ
 from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.vec_env import VecNormalize
 
-NAMES = ("stable-baselines3", "torch", "gymnasium", "numpy", "mujoco", "box2d")
+NAMES = ("stable-baselines3", "sb3-contrib", "torch", "gymnasium", "numpy", "mujoco", "box2d")
 
 
-def played(model: Any, env: Any, *, seed: int) -> float:
+ALGORITHMS: dict[str, tuple[Any, str]] = {
+    "ppo": (PPO, "MlpPolicy"),
+    "sac": (SAC, "MlpPolicy"),
+    "crossq": (CrossQ, "MlpPolicy"),
+    "ars": (ARS, "LinearPolicy"),
+}
+"""Each with its policy."""
+
+
+def played(model: Any, env: Any, *, seed: int, normaliser: VecNormalize | None) -> float:
     """Return the return of one episode with the most likely action at every step."""
     observation, _ = env.reset(seed=seed)
     total, over = 0.0, False
     while not over:
+        if normaliser is not None:
+            observation = normaliser.normalize_obs(observation)
         action, _ = model.predict(observation, deterministic=True)
         observation, reward, terminated, truncated, _ = env.step(action)
         total += float(reward)
@@ -54,14 +68,20 @@ def main() -> None:
     parser.add_argument("seed", type=int)
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=1_000_000)
-    parser.add_argument("--algorithm", choices=("ppo", "sac"), default="ppo")
+    parser.add_argument("--algorithm", choices=ALGORITHMS, default="ppo")
+    parser.add_argument("--settings", type=json.loads, default={}, help="its arguments, as JSON")
+    parser.add_argument("--normalise", action="store_true", help="observations, by VecNormalize")
     parser.add_argument("--module", type=Path, action="append", default=[])
     options = parser.parse_args()
     torch.set_num_threads(1)  # small networks gain nothing from more
     for module in options.module:
         register(module)
-    algorithm = {"ppo": PPO, "sac": SAC}[options.algorithm]
-    model = algorithm("MlpPolicy", options.env_id, seed=options.seed, device="cpu")
+    algorithm, policy = ALGORITHMS[options.algorithm]
+    model = algorithm(policy, options.env_id, seed=options.seed, device="cpu", **options.settings)
+    normaliser = None
+    if options.normalise:
+        normaliser = VecNormalize(model.get_env(), norm_reward=False)
+        model.set_env(normaliser)
     start = time.perf_counter()
     # PPO's steps are rounded up to whole rounds.
     model.learn(total_timesteps=options.steps)
@@ -75,7 +95,7 @@ def main() -> None:
         except PackageNotFoundError:
             continue
     answer = {
-        "returns": [played(model, env, seed=seed) for seed in seeds],
+        "returns": [played(model, env, seed=seed, normaliser=normaliser) for seed in seeds],
         "env_steps": int(model.num_timesteps),
         "train_s": train_s,
         "about": about,
