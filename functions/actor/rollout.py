@@ -27,7 +27,7 @@ from shared.environments.building import Env
 from shared.environments.games import games_of, whole_games
 from shared.environments.interface import what_went_wrong
 from shared.environments.spaces import checked_observation
-from shared.environments.state.replay import Standing
+from shared.environments.state.replay import Standing, seed_generators
 from shared.policy.action_mapping import action_map
 from shared.policy.distributions import Action
 from shared.policy.fragment_sampler import FragmentSampler
@@ -244,6 +244,8 @@ class Play:
         state = self._policy.new_state(1)
         self.episode_return, self.length, self.broken = 0.0, 0, None
         self.observed = observed = list[NDArray[np.float32]]()
+        if seed is not None:
+            seed_generators(seed)
         observation, ended = _seen(env.reset(seed=seed)[0], space), False
         self.progress += 1
         while not ended and self.broken is None and self.length < self._most_steps:

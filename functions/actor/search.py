@@ -47,7 +47,7 @@ def search_episodes(
         moved = shaped_weights(policy.spec, weights - step if way else weights + step)
         seed = actor_seed(search.seed, mode="search", round_index=task.round, actor_index=index)
         play = Play(
-            task, env, policy.with_weights(moved), most_steps=task.horizon, keeps=search.moments
+            task, env, policy.with_weights(moved), most_steps=search.longest, keeps=search.moments
         )
         play.whole(seed=seed, watchdog=watchdog)
         returns.append(play.episode_return)

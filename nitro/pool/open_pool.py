@@ -15,7 +15,7 @@ from services.learner.scaler.client import LeaseLostError
 from shared.contracts.jobs import JobStatus, StopReason
 from shared.contracts.leases import FinishRequest
 
-_COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "target_return"})
+_COMPLETED: frozenset[StopReason] = frozenset({"max_rounds", "max_env_steps", "target_return"})
 _LONGEST_ERROR = 4000
 
 

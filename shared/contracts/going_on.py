@@ -130,14 +130,21 @@ def _searching(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
     rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
     assert isinstance(rule, ArsHyperparameters), "nothing else searches"
     fewest, most = (min(n, rule.num_episodes) for n in (spec.actors.min, spec.actors.max))
-    steps = -(-rule.num_episodes // fewest) * (longest_episode(spec, environment) or 1)
     changes: dict[str, object] = {
         "actors": _ranged(spec, fewest, most),
-        "steps_per_actor": min(steps, MAX_ACTOR_STEPS),
+        "steps_per_actor": min(longest_search(spec, environment), MAX_ACTOR_STEPS),
     }
     if isinstance(spec.scaling, FixedScaling) and spec.scaling.num_actors > most:
         changes["scaling"] = FixedScaling(policy="fixed", num_actors=most)
     return spec.model_copy(update=changes)
+
+
+def longest_search(spec: JobSpec, environment: EnvironmentSpec) -> int:
+    """Return the most steps that the fewest actors of a search may have each in a round."""
+    rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
+    assert isinstance(rule, ArsHyperparameters), "nothing else searches"
+    fewest = min(spec.actors.min, rule.num_episodes)
+    return math.ceil(rule.num_episodes / fewest) * (longest_episode(spec, environment) or 1)
 
 
 def without_replays(spec: JobSpec, environment: EnvironmentSpec) -> FixedScaling | None:

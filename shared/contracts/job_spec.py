@@ -11,6 +11,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -31,7 +32,14 @@ from shared.contracts.message import (
     PositiveInt,
     plain,
 )
-from shared.contracts.scaling_spec import ActorRange, NitroScaling, OwnChoice, Policy, Scaling
+from shared.contracts.scaling_spec import (
+    ActorRange,
+    FixedScaling,
+    NitroScaling,
+    OwnChoice,
+    Policy,
+    Scaling,
+)
 from shared.hyperparameters.horizons import preset_horizon
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Preset
 
@@ -277,7 +285,7 @@ class JobSpec(EnvironmentRef):
     @model_validator(mode="before")
     @classmethod
     def _scaled_without_measuring(cls, raw: object) -> object:
-        """Default to a constant number of actors if nothing is measured."""
+        """Default to a constant number of actors, inside the range, if nothing is measured."""
         if not isinstance(raw, dict) or "scaling" in raw:
             return raw
         algorithm = ALGORITHMS.get(str(raw.get("algorithm")))
@@ -285,7 +293,12 @@ class JobSpec(EnvironmentRef):
         recurrent = isinstance(changed, dict) and changed.get("recurrent", "none") != "none"
         if not recurrent and (algorithm is None or algorithm.objectives):
             return raw
-        return {**raw, "scaling": {"policy": "fixed"}}
+        fixed = FixedScaling(policy="fixed")
+        try:
+            number = ActorRange.model_validate(raw.get("actors", {})).clip(fixed.num_actors)
+        except ValidationError:  # it is reported as the range's own
+            number = fixed.num_actors
+        return {**raw, "scaling": {"policy": "fixed", "num_actors": number}}
 
     @field_validator("hyperparameters")
     @classmethod
@@ -321,12 +334,13 @@ class JobSpec(EnvironmentRef):
         if horizon is None:
             horizon = preset_horizon(self.preset, self.env_id, self.algorithm)
         own = PRESET_OWN[self.preset] if self.actors.own is None else self.actors.own
+        usual = "cpu" if self.searches else PRESET_LEARNER[self.preset]
         return self.model_copy(
             update={
                 "actors": self.actors.model_copy(update={"own": own}),
                 "episodes": self.episodes.model_copy(update={"horizon": horizon}),
                 "warm": self.warm or PRESET_WARM[self.preset],
-                "learner": self.learner or PRESET_LEARNER[self.preset],
+                "learner": self.learner or usual,
             }
         )
 
@@ -448,6 +462,16 @@ class JobSpec(EnvironmentRef):
                     f"{field} ({value}) is not for {self.algorithm}: its rounds are of whole "
                     "episodes, played one after the other; give hyperparameters.directions"
                 )
+        if self.searches and self.learner in ("gpu", "external"):
+            raise ValueError(
+                f"learner ({self.learner}) is not for {self.algorithm}, whose update takes neither "
+                "a gradient nor a GPU: use cpu"
+            )
+        if self.searches and self.episodes.horizon == "fragment":
+            raise ValueError(
+                f"episodes.horizon (fragment) is not for {self.algorithm}: it has no fragments; "
+                "give a number of steps, or limit"
+            )
         return self
 
     def _require_shareable(self, samples: int) -> None:

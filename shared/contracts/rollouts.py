@@ -34,6 +34,8 @@ class SearchTask(Message):
     directions: PositiveInt
     actors: PositiveInt
     exploration_std: PositiveFloat
+    longest: PositiveInt
+    """Steps at which an episode is cut."""
     moments: bool
     """Whether the moments of what each episode observed are reported."""
 
@@ -71,7 +73,7 @@ class RolloutTask(Message):
     are left as the environment's state.
     """
     search: SearchTask | None = None
-    """Replaces the fragment; its episodes end at `horizon` or before."""
+    """Replaces the fragment."""
     rebuild: bool = False
     """Whether every reset rebuilds the environment."""
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]

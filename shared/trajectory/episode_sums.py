@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.trajectory.codec import DEFAULT_MAX_BYTES
 from shared.trajectory.columns import Array, Column, ColumnsError, Schema, checked
 from shared.trajectory.trajectory import (
     Trajectory,
@@ -18,7 +19,9 @@ from shared.trajectory.trajectory import (
 )
 
 _FORMAT = "nitro-episode-sums/1"
-_MAX_BYTES = 2**26
+_LARGEST_RETURN = 1e100
+"""Sums and squares of returns below it are finite, too."""
+_LARGEST_OBSERVED = float(np.finfo(np.float32).max)
 _NUMBERS_F64 = np.dtype(np.float64)
 
 
@@ -64,7 +67,12 @@ def encode_sums(sums: EpisodeSums) -> bytes:
 
 
 def decode_sums(
-    data: bytes, *, environment: EnvironmentSpec, episodes: Sequence[int], moments: bool
+    data: bytes,
+    *,
+    environment: EnvironmentSpec,
+    episodes: Sequence[int],
+    longest: int,
+    moments: bool,
 ) -> EpisodeSums:
     """Return the sums in untrusted bytes.
 
@@ -72,13 +80,14 @@ def decode_sums(
         data: What an actor stored.
         environment: What was observed.
         episodes: Numbers of the episodes that it was to play.
+        longest: Most steps of an episode.
         moments: Whether it was to report those of the observations.
 
     Raises:
         TrajectoryError: The bytes are damaged, or a field is missing, of the wrong type or shape,
             out of range or not finite.
     """
-    payload = payload_of(data, _FORMAT, _MAX_BYTES)
+    payload = payload_of(data, _FORMAT, DEFAULT_MAX_BYTES)
     num_observed = int(np.prod(environment.observation.shape)) if moments else 0
     arrays: dict[str, Array] = dict(payload.arrays)
     try:
@@ -89,8 +98,14 @@ def decode_sums(
         raise TrajectoryError(
             f"episode is {arrays['episode'].tolist()!r:.80}, expected {list(episodes)!r:.80}"
         )
-    if (arrays["episode_lengths"] < 1).any():
-        raise TrajectoryError("episode_lengths holds a length below 1")
-    if (arrays["observation_m2"] < 0).any():
-        raise TrajectoryError("observation_m2 holds a number below 0")
+    lengths = arrays["episode_lengths"]
+    bounds: dict[str, tuple[object, object]] = {
+        "episode_lengths": (1, longest),
+        "episode_returns": (-_LARGEST_RETURN, _LARGEST_RETURN),
+        "observation_mean": (-_LARGEST_OBSERVED, _LARGEST_OBSERVED),
+        "observation_m2": (0.0, (lengths * _LARGEST_OBSERVED**2)[:, np.newaxis]),
+    }
+    for name, (least, most) in bounds.items():
+        if ((arrays[name] < least) | (arrays[name] > most)).any():
+            raise TrajectoryError(f"{name} holds a number that no episode can have")
     return EpisodeSums(**identity_of(payload.metadata), **arrays)  # type: ignore[arg-type] # checked

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from shared.contracts.going_on import longest_episode
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.leases import hash_of_lease
@@ -75,10 +76,13 @@ def search_task(job: Job, num_actors: int) -> SearchTask | None:
     rule = job.hyperparameters
     if not isinstance(rule, ArsHyperparameters):
         return None
+    longest = longest_episode(job.spec, job.described_environment)
+    assert longest is not None, "admission refuses a search without a limit"
     return SearchTask(
         seed=job.spec.seed,
         directions=rule.directions,
         actors=num_actors,
         exploration_std=rule.exploration_std,
+        longest=longest,
         moments=rule.observation_normalisation,
     )

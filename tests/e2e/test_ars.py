@@ -64,3 +64,8 @@ def test_what_it_cannot_do_is_refused_by_name() -> None:
         JobSpec.model_validate(CARTPOLE | {"samples_per_round": 64})
     with pytest.raises(ValueError, match="ars does not have: use fixed"):
         JobSpec.model_validate(CARTPOLE | {"scaling": {"policy": "nitro"}})
+    for learner in ("gpu", "external"):
+        with pytest.raises(ValueError, match=rf"learner \({learner}\) is not for ars"):
+            JobSpec.model_validate(CARTPOLE | {"learner": learner})
+    with pytest.raises(ValueError, match=r"episodes.horizon \(fragment\) is not for ars"):
+        JobSpec.model_validate(CARTPOLE | {"episodes": {"horizon": "fragment"}})

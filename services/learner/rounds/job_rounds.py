@@ -133,7 +133,7 @@ class JobRounds:
         """
         collector, left = opened.collector, self.max_reopenings
         collector.trajectories()
-        while collector.vanished or (left and not self._usable(collector)):
+        while collector.vanished or (left and self._wants_more(collector)):
             self._leave_if_asked(collector)
             if collector.doomed:
                 raise environment_failed(collector)
@@ -304,6 +304,15 @@ class JobRounds:
         self._leave_if_asked(collector)
         # Never train on nothing, even with a quorum of 0.
         return len(collector.used) >= max(1, collector.plan.quorum)
+
+    def _wants_more(self, collector: RoundCollector) -> bool:
+        """Whether a round is to be reopened.
+
+        A search's is wherever an actor is missing: the longest episodes, often the best ones, would
+        be missing first. Answers to an earlier plan with other shares are asked for again as well.
+        """
+        usable = self._usable(collector)
+        return not usable or (self.job.spec.searches and bool(collector.missing))
 
     def _leave_if_asked(self, collector: RoundCollector) -> None:
         if collector.missing and self.lease.should_leave:

@@ -40,6 +40,7 @@ def read_trajectory(
             payload,
             environment=environment,
             episodes=search.episodes(index),
+            longest=search.longest,
             moments=search.moments,
         )
         _check_identity(trajectory, plan, index)

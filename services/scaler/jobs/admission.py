@@ -43,8 +43,8 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
 from shared.contracts.field_errors import first_reason
-from shared.contracts.going_on import longest_episode, resized
-from shared.contracts.job_spec import JobSpec
+from shared.contracts.going_on import longest_episode, longest_search, resized
+from shared.contracts.job_spec import MAX_ACTOR_STEPS, JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.learner_kind import LearnerKind, learner_kind
 from shared.contracts.problem import FieldError
@@ -244,22 +244,36 @@ def budget_errors(
 def search_errors(
     spec: JobSpec, environment: EnvironmentSpec, *, timeout_s: float
 ) -> Iterator[FieldError]:
-    """Yield the error of whole episodes that are longer than an actor lives."""
+    """Yield why actors cannot play a search's whole episodes, once its actors are known."""
     if not spec.searches:
         return
+    for name, number in spec.scaling.asked_for().items():
+        if number > spec.actors.max:
+            message = (
+                f"{number:g} actors, but a round has at most {spec.actors.max}: one for each of "
+                "its episodes (2 * hyperparameters.directions)"
+            )
+            yield FieldError(field=f"scaling.{name}", message=message)
     field, longest = "episodes.horizon", longest_episode(spec, environment)
     plays = f"{spec.algorithm} plays whole episodes"
     if longest is None:
         message = f"{plays}, and those of {spec.env_id} have no limit: give a number of steps"
         yield FieldError(field=field, message=message)
         return
-    takes_s = spec.steps_per_actor * environment.step_s
-    if takes_s > timeout_s:
+    steps = longest_search(spec, environment)
+    takes_s = steps * environment.step_s
+    fewer = f"give fewer steps than {longest:,}, or raise actors.min (up to one an episode)"
+    if steps > MAX_ACTOR_STEPS:
         message = (
-            f"{plays}: those of an actor have up to {spec.steps_per_actor} steps of "
-            f"{environment.step_s:.2g} s, so {takes_s:.0f} s, and it has {timeout_s:g} s; give "
-            f"fewer steps than {longest}, more actors (up to one an episode), or raise "
-            "actor_timeout_s"
+            f"{plays}: those of one of {spec.actors.min} actors may have {steps:,} steps a round, "
+            f"at most {MAX_ACTOR_STEPS:,} are allowed; {fewer}"
+        )
+        yield FieldError(field=field, message=message)
+    elif takes_s > timeout_s:
+        message = (
+            f"{plays}: those of one of {spec.actors.min} actors may have {steps:,} steps of "
+            f"{environment.step_s:.2g} s, so {takes_s:.0f} s, and it has {timeout_s:g} s; {fewer}, "
+            "or actor_timeout_s"
         )
         yield FieldError(field=field, message=message)
 

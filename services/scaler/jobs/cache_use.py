@@ -41,7 +41,8 @@ _LONGEST_S = 5.0
 def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
     """Yield the error of trajectories that are too large for the learner."""
     if spec.searches:
-        return  # a search's answers are a few sums of each episode
+        yield from _sums_errors(spec, environment)
+        return
     # One more for each cut episode, whose last observation is separate. Continued episodes may be
     # cut at once.
     longest = spec.steps_of(spec.actors.min)
@@ -61,6 +62,18 @@ def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[F
             f"learner accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower {spec.size_field}"
         )
         yield FieldError(field=spec.size_field, message=message)
+
+
+def _sums_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
+    """Yield the error of a search's answers that are too large for the learner."""
+    needed = _HEADER_BYTES + _sums_bytes(spec, environment) / spec.actors.min
+    if needed > MAX_TRAJECTORY_BYTES:
+        message = (
+            f"the episodes of one of {spec.actors.min} actors may take {needed / _MB:.1f} MB, the "
+            f"learner accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; raise it, or lower "
+            "hyperparameters.directions"
+        )
+        yield FieldError(field="actors.min", message=message)
 
 
 def cache_errors(

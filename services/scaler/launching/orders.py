@@ -7,7 +7,7 @@ from typing import Self
 from services.scaler.book.records import AttemptKey, PlannedAttempt
 from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.jobs import Job
-from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rollouts import RolloutTask, SearchTask
 from shared.contracts.rounds import RoundPlan
 from shared.trajectory.rollout_tasks import rollout_tasks
 
@@ -77,6 +77,14 @@ def longest_event_bytes(env: EnvironmentRef) -> int:
         horizon=most,
         discount=1.2345678901234567e-100,
         replay_steps=most,
+        search=SearchTask(
+            seed=most,
+            directions=most,
+            actors=most,
+            exploration_std=1.2345678901234567e-100,
+            longest=most,
+            moments=False,
+        ),
         seed=most,
     )
     return len(task.model_dump_json().encode())

@@ -100,6 +100,9 @@ def places_of(
     if own is None or not record.job.spec.actors.own:
         return None
     steps = record.job.spec.steps_of(num_actors)
+    progress = record.job.progress
+    if record.job.spec.searches and progress.rounds:  # episodes may be far shorter than their limit
+        steps = progress.env_steps // (progress.rounds * num_actors)
     described_s = record.job.described_environment.step_s
     own_s = own.rollout_s(steps)
     if own_s is None:

@@ -1,5 +1,8 @@
 """An actor's part of a search against loops of a few lines over the same environments."""
 
+import random
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -17,7 +20,20 @@ from shared.trajectory.seeds import actor_seed
 from tests.functions.actor.conftest import ScriptedEnv
 
 ROUND, SEED, STD = 3, 11, 0.5
-SEARCH = SearchTask(seed=SEED, directions=3, actors=1, exploration_std=STD, moments=True)
+SEARCH = SearchTask(
+    seed=SEED, directions=3, actors=1, exploration_std=STD, longest=1000, moments=True
+)
+
+
+class Drawing(ScriptedEnv):
+    """Draws its rewards from Python's and NumPy's own generators."""
+
+    def __init__(self) -> None:
+        super().__init__("...t")
+
+    def step(self, action: object) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, _, *ends = super().step(action)  # type: ignore[arg-type]
+        return observation, random.random() + np.random.random(), *ends  # type: ignore[return-value] # noqa: NPY002
 
 
 def linear(inputs: int, outputs: int, *, discrete: bool = False) -> NumpyPolicy:
@@ -40,7 +56,6 @@ def searched(
     search: SearchTask = SEARCH,
     *,
     actor_index: int = 0,
-    horizon: int | None = None,
     env: gymnasium.Env[np.ndarray, np.ndarray] | None = None,
 ) -> EpisodeSums:
     task = RolloutTask(
@@ -52,7 +67,6 @@ def searched(
         policy_version=ROUND,
         env=EnvironmentRef(env_id=env_id),
         steps=1,
-        horizon=horizon,
         search=search,
         seed=0,
     )
@@ -105,9 +119,19 @@ def test_who_plays_an_episode_does_not_matter() -> None:
             assert (column == alone.arrays[name][part.episode]).all()
 
 
+def test_what_an_environment_draws_for_itself_follows_from_the_seed_too() -> None:
+    policy, env = linear(2, 2, discrete=True), Drawing()
+    returns = searched("Scripted-v0", policy, env=env).episode_returns  # type: ignore[arg-type]
+    assert (returns[:3] == returns[3:]).all()
+    assert len(set(returns)) == 3
+    one = SEARCH.model_copy(update={"actors": 3})
+    again = searched("Scripted-v0", policy, one, actor_index=1, env=env)  # type: ignore[arg-type]
+    assert (again.episode_returns == returns[[1, 4]]).all()
+
+
 def test_episodes_are_cut_where_the_job_says_and_moments_are_left_out() -> None:
-    search = SEARCH.model_copy(update={"moments": False})
-    sums = searched("CartPole-v1", linear(4, 2, discrete=True), search, horizon=5)
+    search = SEARCH.model_copy(update={"moments": False, "longest": 5})
+    sums = searched("CartPole-v1", linear(4, 2, discrete=True), search)
     assert (sums.episode_lengths == 5).all()
     assert sums.observation_mean.shape == sums.observation_m2.shape == (6, 0)
 

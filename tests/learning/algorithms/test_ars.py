@@ -46,6 +46,7 @@ class Played:
             directions=self.directions,
             actors=num_actors,
             exploration_std=RULE.exploration_std,
+            longest=9,
             moments=True,
         )
         return [self._of_actor(i, task.episodes(i)) for i in range(num_actors) if i not in lost]

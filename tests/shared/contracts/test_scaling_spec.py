@@ -32,6 +32,17 @@ def test_every_policy_is_part_of_a_job_and_survives_json(scaling: dict[str, obje
     assert JobSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
+@pytest.mark.parametrize(("range_of", "number"), [((2, 8), 8), ((20, 40), 20), ((8, 64), 16)])
+def test_where_nothing_is_measured_the_constant_lies_inside_the_range(
+    range_of: tuple[int, int], number: int
+) -> None:
+    fewest, most = range_of
+    raw = {"algorithm": "sac", "actors": {"min": fewest, "max": most}}
+    assert JobSpec.model_validate(raw).scaling.asked_for() == {"num_actors": number}
+    with pytest.raises(ValueError, match="must not exceed max"):
+        JobSpec.model_validate({"algorithm": "sac", "actors": {"min": 9, "max": 2}})
+
+
 @pytest.mark.parametrize(
     ("scaling", "complaint"),
     [

@@ -28,7 +28,9 @@ def sums(**changes: Any) -> EpisodeSums:
 
 
 def decoded(data: bytes, *, moments: bool = True) -> EpisodeSums:
-    return decode_sums(data, environment=CONTINUOUS, episodes=range(1, 5, 2), moments=moments)
+    return decode_sums(
+        data, environment=CONTINUOUS, episodes=range(1, 5, 2), longest=9, moments=moments
+    )
 
 
 def test_they_come_back_as_they_were() -> None:
@@ -47,8 +49,12 @@ def test_they_come_back_as_they_were() -> None:
     [
         ({"episode": np.array([1, 2])}, "episode is"),
         ({"episode_returns": np.array([1.0, np.nan])}, "episode_returns is not finite"),
-        ({"episode_lengths": np.array([0, 9], np.int32)}, "a length below 1"),
-        ({"observation_m2": np.full((2, 5), -1.0)}, "a number below 0"),
+        ({"episode_returns": np.array([1e200, -1e200])}, "episode_returns holds a number that no"),
+        ({"episode_lengths": np.array([0, 9], np.int32)}, "episode_lengths holds a number that no"),
+        ({"episode_lengths": np.array([4, 10], np.int32)}, "episode_lengths holds a number that"),
+        ({"observation_mean": np.full((2, 5), 1e39)}, "observation_mean holds a number that no"),
+        ({"observation_m2": np.full((2, 5), -1.0)}, "observation_m2 holds a number that no"),
+        ({"observation_m2": np.full((2, 5), 1e80)}, "observation_m2 holds a number that no"),
         ({"observation_mean": np.zeros((2, 4))}, "observation_mean has shape"),
         ({"more": np.zeros(2)}, "holds arrays"),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from services.scaler.book.records import JobRecord
-from services.scaler.jobs.admission import Admission, budget_errors
+from services.scaler.jobs.admission import Admission, budget_errors, search_errors
 from services.scaler.jobs.cache_use import MAX_TRAJECTORY_BYTES, round_bytes, trajectory_errors
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.launching.invoker import MAX_EVENT_BYTES
@@ -30,10 +30,11 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.contracts.episode_rules import EpisodeRule
+from shared.contracts.going_on import resized
 from shared.contracts.job_spec import EnvironmentRef, JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.learner_kind import LearnerKind
-from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rollouts import RolloutTask, SearchTask
 from shared.deployment.config import NitroConfig
 from shared.hyperparameters.presets import ALGORITHMS
 from shared.trajectory import codec
@@ -175,6 +176,14 @@ def largest_task(spec: JobSpec) -> RolloutTask:
         horizon=most,
         discount=1.2345678901234567e-123,
         replay_steps=most,
+        search=SearchTask(
+            seed=most,
+            directions=most,
+            actors=most,
+            exploration_std=1.2345678901234567e-123,
+            longest=most,
+            moments=False,
+        ),
         seed=most,
     )
 
@@ -436,3 +445,60 @@ def test_a_fragment_that_no_learner_would_take_in_is_refused() -> None:
     limited = qbert(4).model_copy(update={"max_episode_steps": 10})
     (error,) = trajectory_errors(fits, limited)
     assert "may have 281.5 MB" in error.message
+
+
+def search(**changes: object) -> JobSpec:
+    spec = {"algorithm": "ars", "actors": {"min": 4, "max": 32}, **changes}
+    return JobSpec.model_validate({"hyperparameters": {"directions": 8}} | spec)
+
+
+@pytest.mark.parametrize(
+    ("longest", "step_s", "spec", "field", "message"),
+    [
+        (None, 0.0, search(), "episodes.horizon", "have no limit: give a number of steps"),
+        (1000, 0.03, search(), "episodes.horizon", "4,000 steps of 0.03 s, so 120 s, and it has"),
+        (20_000, 0.0, search(), "episodes.horizon", "may have 80,000 steps a round, at most 65,5"),
+        (
+            1000,
+            0.0,
+            search(scaling={"policy": "schedule", "num_actors": [4, 20]}),
+            "scaling.num_actors.1",
+            "20 actors, but a round has at most 16",
+        ),
+        (
+            1000,
+            0.0,
+            search(scaling={"policy": "random", "mean_actors": 17}),
+            "scaling.mean_actors",
+            "17 actors, but a round has at most 16",
+        ),
+    ],
+)
+def test_a_search_whose_actors_cannot_play_its_episodes_is_refused(
+    longest: int | None, step_s: float, spec: JobSpec, field: str, message: str
+) -> None:
+    environment = HOPPER.model_copy(update={"max_episode_steps": longest, "step_s": step_s})
+    (error,) = search_errors(resized(spec, environment), environment, timeout_s=60.0)
+    assert error.field == field
+    assert message in error.message
+
+
+def test_a_search_that_its_actors_can_play_is_admitted_with_an_actor_an_episode_at_most() -> None:
+    spec = resized(search(scaling={"policy": "fixed", "num_actors": 20}), HOPPER)
+    assert (spec.actors.min, spec.actors.max, spec.steps_per_actor) == (4, 16, 4000)
+    assert spec.scaling.asked_for() == {"num_actors": 16}
+    assert not [*search_errors(spec, HOPPER, timeout_s=60.0)]
+    assert JobSpec.model_validate(spec.model_dump()) == spec
+
+
+def test_answers_of_a_search_are_refused_that_the_learner_would_refuse() -> None:
+    shape = (2000,)
+    wide = HOPPER.model_copy(
+        update={"observation": HOPPER.observation.model_copy(update={"shape": shape})}
+    )
+    many = {"directions": 10_000}
+    spec = resized(search(actors={"min": 2, "max": 32}, hyperparameters=many), wide)
+    (error,) = trajectory_errors(spec, wide)
+    assert (error.field, "the learner accepts 256 MB" in error.message) == ("actors.min", True)
+    more = resized(search(actors={"min": 3, "max": 32}, hyperparameters=many), wide)
+    assert not [*trajectory_errors(more, wide)]

@@ -10,6 +10,7 @@ from services.scaler.launching.quota import Concurrency
 from services.scaler.rounds.decision import RoundContext, decide_round
 from services.scaler.rounds.own_cores import Places, places_of, split
 from shared.contracts.job_spec import JobSpec
+from shared.contracts.jobs import JobProgress
 from shared.contracts.rounds import OwnActors, RoundPlan, RoundRequest
 from shared.contracts.scaling_spec import FixedScaling
 from tests.services.scaler.money.test_budget import PRICING, SPEC, with_budget
@@ -84,6 +85,18 @@ def test_places_follow_from_what_the_job_measured_and_from_its_prices() -> None:
     gb_s = places.function_s * basis.memory_mb / 1024
     usd = gb_s * basis.prices.lambda_usd_per_gb_s + basis.prices.lambda_usd_per_request
     assert places.function_usd == pytest.approx(usd, rel=0.02)
+
+
+def test_a_search_is_placed_by_the_steps_that_its_episodes_had() -> None:
+    rule = {"algorithm": "ars", "actors": _own(2).actors, "steps_per_actor": 4000}
+    spec = JobSpec.model_validate(rule)
+    record, own = running(spec), OwnActors(num=2, step_s=0.001, call_s=0.0)
+    for progress, steps in (({}, 4000), ({"rounds": 5, "env_steps": 2000}, 100)):
+        job = record.job.model_copy(update={"progress": JobProgress.model_validate(progress)})
+        made = record.model_copy(update={"job": job})
+        places = places_of(made, own, PRICING.basis, num_actors=4)
+        assert places is not None
+        assert places.own_s == pytest.approx(steps * 0.001)
 
 
 def _own(number: int) -> JobSpec:
