@@ -24,7 +24,7 @@ from functions.actor.finite import first_not_finite
 from functions.actor.seeds import env_seed
 from shared.environments.building import Env
 from shared.environments.games import FinishedGame, games_of
-from shared.environments.spaces import checked_observation, is_image
+from shared.environments.spaces import checked_observation, wire_type
 from shared.environments.state import replay
 from shared.environments.state.keeper import Arrays, StateError
 from shared.environments.state.replay import Recorder, Standing
@@ -80,8 +80,8 @@ class Fragment:
         space = envs[0].observation_space
         self._space = space
         self._shape: tuple[int, ...] = space.shape or ()  # [*obs]
-        self._is_image = is_image(space)
-        dtype = np.uint8 if self._is_image else np.float32
+        dtype = wire_type(space)
+        self._is_bytes = dtype is np.uint8
         steps = (num_steps, len(envs))
         self.observation: Observations = np.zeros(
             (num_steps + 1, len(envs), *self._shape), dtype
@@ -240,7 +240,7 @@ class Fragment:
                 raise
             self.broken.append(b)  # it failed because it was broken before
             return
-        if getattr(observation, "shape", None) != self._shape or self._is_image:
+        if getattr(observation, "shape", None) != self._shape or self._is_bytes:
             observation = checked_observation(observation, self._space)
         self.reward[t, b] = reward
         self._returns[b] += float(reward)
@@ -355,7 +355,7 @@ class Fragment:
         """
         first = self._starts[b]
         seen: dict[str, NDArray[Any]] = {"reward": self.reward[first:end, b]}
-        if not self._is_image:
+        if not self._is_bytes:
             seen["observation"] = self.observation[first : end + 1, b]
         return first_not_finite(seen, start=first)
 

@@ -67,7 +67,7 @@ class Ars(OnPolicy):
         Raises:
             ValueError: Observations are images.
         """
-        if environment.observation.is_image:
+        if environment.observation.has_images:
             raise ValueError("ars needs observations that are vectors")
         self._rule = hyperparameters
         self._seed = seed

@@ -58,7 +58,7 @@ class Sac:
         Raises:
             ValueError: Actions are discrete, or observations are images.
         """
-        if environment.observation.is_image or environment.action.kind != "continuous":
+        if environment.observation.has_images or environment.action.kind != "continuous":
             raise ValueError("sac needs continuous actions, and observations that are vectors")
         network_seed, step_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         columns = RowColumns(math.prod(environment.observation.shape), len(environment.action.low))

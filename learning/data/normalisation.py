@@ -4,10 +4,9 @@ They are learned like the weights and travel with them: a version is published w
 of all rounds before it, acts with these, and is updated with these. What is never changed in place
 can be shared by versions.
 
-Legend: O numbers per observation; T steps; B environments.
+Legend: O numbers per observation, F of them normalised, the last ones; T steps; B environments.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
@@ -34,9 +33,12 @@ PRESENT = "normalisation."
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ObservationNormaliser:
-    """What a policy sees of the raw observations; before the first round they are only bounded."""
+    """What a policy sees of the raw observations; before the first round they are only bounded.
 
-    moments: RunningMoments  # of [O]
+    Where they begin with images, these are left as they are.
+    """
+
+    moments: RunningMoments  # of [F]
     bound: float
     """Largest absolute value of a normalised number."""
     mask_size: int = 0
@@ -44,19 +46,24 @@ class ObservationNormaliser:
 
     def after(self, trajectories: Sequence[Trajectory]) -> Self:
         """Return the statistics with every observation of `trajectories` that was acted on."""
-        rows = [t.observation[:-1].reshape(t.num_steps, -1) for t in trajectories]
+        size = len(self.moments.mean)
+        rows = [t.observation[:-1].reshape(t.num_steps, -1)[:, -size:] for t in trajectories]
         return replace(self, moments=self.moments.including(np.concatenate(rows)))
 
     def apply(self, observation: Tensor) -> Tensor:
-        """Return what the policy sees of `observation` # [..., O] float32.
+        """Return what the policy sees of `observation` # [..., O], as float32.
 
         The same operations in the same order as in `ObservationScale`, so the same bits.
         """
         mean, scale = (torch.from_numpy(a).to(observation.device) for a in self.mean_and_scale())
-        return observation.sub(mean).mul_(scale).clamp_(-self.bound, self.bound)
+        numbers = observation[..., -len(mean) :].sub(mean).mul_(scale)
+        numbers = numbers.clamp_(-self.bound, self.bound)
+        if numbers.shape == observation.shape:
+            return numbers
+        return torch.cat((observation[..., : -len(mean)].float(), numbers), -1)
 
     def mean_and_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return what is taken off observations and what they are then multiplied with # [O]."""
+        """Return what is taken off observations and what they are then multiplied with # [F]."""
         scale = 1.0 / np.sqrt(self.moments.variance + VARIANCE_FLOOR)
         if not self.moments.count:
             scale = np.ones_like(scale)
@@ -144,14 +151,14 @@ class Normalisation:
     @classmethod
     def initial(cls, environment: EnvironmentSpec, rule: CommonHyperparameters) -> Self:
         """Return what a job starts with: statistics of nothing, and none at all of images."""
-        size = math.prod(environment.observation.shape)
+        size = environment.observation.num_numbers
         return cls(
             observations=ObservationNormaliser(
                 moments=RunningMoments.empty(size),
                 bound=rule.observation_clip,
                 mask_size=environment.mask_size,
             )
-            if rule.observation_normalisation and not environment.observation.is_image
+            if rule.observation_normalisation and size
             else None,
             rewards=RewardScaler(
                 moments=RunningMoments.empty(1), discount=rule.discount, bound=rule.reward_clip

@@ -3,7 +3,7 @@
 Legend: N samples.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,8 @@ from shared.policy.blocks import (
     Conv,
     Dense,
     Flatten,
+    Parts,
+    layers_of,
 )
 from shared.policy.formulas import FormulaBlock
 
@@ -36,7 +38,7 @@ def forward(blocks: Iterable[Block], layers: Sequence[Layer], x: Tensor) -> Tens
     Args:
         blocks: In their order.
         layers: Of those that have parameters.
-        x: Vectors, or images.
+        x: Vectors, images, or flat parts.
     """
     parameters = iter(layers)
     for block in blocks:
@@ -49,9 +51,21 @@ def forward(blocks: Iterable[Block], layers: Sequence[Layer], x: Tensor) -> Tens
             x = block.values(torch, layer.weight, layer.bias, x)
         elif isinstance(block, Flatten):
             x = x.flatten(1)
+        elif isinstance(block, Parts):
+            x = _beside(block, parameters, x)
         else:
             x = x.to(layers[0].weight.dtype) / MAX_PIXEL
     return x
+
+
+def _beside(block: Parts, parameters: Iterator[Layer], x: Tensor) -> Tensor:
+    """Return what the networks of the images in `x` # [N, F] give, and its numbers # [N, n]."""
+    *images, numbers = torch.split(x, [*block.sizes], 1)
+    features = []
+    for blocks, shape, image in zip(block.networks, block.image_shapes, images, strict=True):
+        layers = [next(parameters) for _ in layers_of(blocks)]
+        features.append(forward(blocks, layers, image.view(-1, *shape)))
+    return torch.cat((*features, numbers.to(features[0].dtype)), 1)
 
 
 def _dense(block: Dense, layer: Layer, x: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from learning.networks.own_network import build_own_network
 from learning.networks.recurrent_network import RecurrentActorCritic
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.common import CommonHyperparameters
-from shared.policy.blocks import Dense, dense_blocks
+from shared.policy.blocks import Dense, Parts, dense_blocks
 from shared.policy.registry import NETWORKS
 from shared.policy.spec import PolicySpec
 
@@ -109,7 +109,7 @@ def _zero_network(
     if environment.observation.is_image:
         last = spec.layers[-1]
         assert isinstance(last, Dense), "what gives the outputs"
-        return ConvActorCritic(spec, Dense(inputs=last.inputs, outputs=1))
+        return ConvActorCritic(spec, (Dense(inputs=last.inputs, outputs=1),))
     if spec.recurrent:
         heads = dense_blocks(
             (spec.recurrent.units, *hyperparameters.value_hidden_sizes, 1),
@@ -117,13 +117,14 @@ def _zero_network(
             layer_norm=hyperparameters.layer_norm,
         )
         return RecurrentActorCritic(spec, heads)
-    hidden = hyperparameters.value_hidden_sizes or hyperparameters.hidden_sizes
+    first = spec.blocks[0]
+    inputs = (first.outputs,) if isinstance(first, Parts) else spec.observation_shape
     value = dense_blocks(
-        (*spec.observation_shape, *hidden, 1),
+        (*inputs, *(hyperparameters.value_hidden_sizes or hyperparameters.hidden_sizes), 1),
         activation=hyperparameters.activation,
         layer_norm=hyperparameters.layer_norm,
     )
-    return MlpActorCritic(spec, value)
+    return (ConvActorCritic if isinstance(first, Parts) else MlpActorCritic)(spec, value)
 
 
 def policy_payload(network: ActorCritic) -> PolicyPayload:

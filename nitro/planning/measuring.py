@@ -100,7 +100,7 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
         except (UnsupportedEnvironment, RolloutError) as error:
             raise CommandError(f"{spec.env_id}: {error}", exit_code=EXIT_FAILED) from error
         environment = job.described_environment
-        images = environment.observation.is_image
+        images = environment.observation.has_images
         samples = samples_per_round(spec)
         taken = alone = learner_s(job, sampled.trajectories, samples, forked)
         is_sac = isinstance(job.hyperparameters, SacHyperparameters)

@@ -9,7 +9,8 @@ an error, not an export.
 """
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
 from shared.contracts.job_spec import EnvironmentRef, Which
-from shared.policy.blocks import Conv
+from shared.policy.blocks import Block, Conv, Parts, layers_of
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
 from shared.policy.spec import ACTIVATIONS, PolicySpec
@@ -112,8 +113,24 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
 
 def _portable(metadata: Mapping[str, str], spec: PolicySpec) -> dict[str, str]:
     """Return a policy's metadata with what `policy.py` cannot tell from the network's name."""
-    layers = [[each.stride, each.padding] for each in spec.layers if isinstance(each, Conv)]
-    return {**metadata, "convolutions": json.dumps(layers)} if layers else {**metadata}
+    first = spec.blocks[0]
+    if isinstance(first, Parts):
+        images = [
+            {
+                "shape": shape,
+                "layers": len(layers_of(network)),
+                "convolutions": _convolutions(network),
+            }
+            for shape, network in zip(first.image_shapes, first.networks, strict=True)
+        ]
+        return {**metadata, "images": json.dumps(images)}
+    found = _convolutions(spec.blocks)
+    return {**metadata, "convolutions": json.dumps(found)} if found else {**metadata}
+
+
+def _convolutions(blocks: Sequence[Block]) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
+    """Return the stride and the padding of each convolution."""
+    return [(each.stride, each.padding) for each in blocks if isinstance(each, Conv)]
 
 
 def _check_fit(policy: NumpyPolicy, environment: EnvironmentSpec) -> None:
@@ -175,15 +192,20 @@ def _observations(arrays: Mapping[str, codec.Array], environment: EnvironmentSpe
     """Return random observations # [256, *obs], spread as those that the policy was trained on."""
     rng, spec = np.random.default_rng(0), environment.observation
     shape = (NUM_CHECKED, *spec.shape)
+    z: NDArray[Any]
     if spec.dtype == "uint8":
-        return rng.integers(0, 256, shape, np.uint8)
-    z: NDArray[Any] = rng.standard_normal(shape) * rng.choice([0.1, 1.0, 10.0], (NUM_CHECKED, 1))
-    if "observation_mean" in arrays:
-        mean, scale = arrays["observation_mean"], arrays["observation_scale"]
-        z = mean.astype(np.float64) + z / scale.astype(np.float64)
+        z = rng.integers(0, 256, shape, np.uint8)
+    else:
+        z = rng.standard_normal((NUM_CHECKED, spec.num_numbers))
+        z *= rng.choice([0.1, 1.0, 10.0], (NUM_CHECKED, 1))
+        if "observation_mean" in arrays:
+            mean, scale = arrays["observation_mean"], arrays["observation_scale"]
+            z = mean.astype(np.float64) + z / scale.astype(np.float64)
+        pixels = rng.integers(0, 256, (NUM_CHECKED, math.prod(spec.shape) - spec.num_numbers))
+        z = np.concatenate((pixels, z), axis=1, dtype=np.float32).reshape(shape)
     if size := environment.mask_size:
-        z[:, -size:] = 1.0 - np.resize(np.eye(size), (NUM_CHECKED, size))  # one action forbidden
-    return z.astype(np.float32)
+        z[:, -size:] = 1 - np.resize(np.eye(size), (NUM_CHECKED, size))  # one action forbidden
+    return z
 
 
 def _state(policy: NumpyPolicy, num_rows: int) -> NDArray[np.float32]:

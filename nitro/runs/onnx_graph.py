@@ -7,7 +7,7 @@ to the environment's bounds. The blocks are those of `shared.policy.blocks`.
 Legend: `N` observations at a time; `S` numbers of a recurrent state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -27,10 +27,12 @@ from shared.policy.blocks import (
     LAYER_NORM_EPSILON,
     MAX_PIXEL,
     Activation,
+    Block,
     Conv,
     Dense,
     Flatten,
     Graph,
+    Parts,
     Pixels,
 )
 from shared.policy.formulas import FormulaBlock
@@ -48,6 +50,8 @@ _IR_VERSION = 9
 """With that operator set, what runtimes since 2023 read."""
 
 Arrays = Mapping[str, NDArray[np.generic]]
+_Parameters = tuple[NDArray[np.generic], NDArray[np.generic]]
+"""A weight and a bias."""
 
 
 def policy_graph(
@@ -73,7 +77,7 @@ def policy_graph(
     """
     spec = PolicySpec.read(metadata, {name: array.shape for name, array in arrays.items()})
     graph = _Graph()
-    outputs = graph.blocks(graph.seen(arrays, spec), arrays, spec)
+    outputs = graph.network(graph.seen(arrays, spec), arrays, spec)
     if spec.head.masked:
         outputs = graph.with_mask(outputs, spec)
     graph.act(outputs, spec, action)
@@ -112,41 +116,69 @@ class _Graph:
         if spec.observation_clip is None:
             return INPUT
         bound = np.float32(spec.observation_clip)
-        centred = self._node("Sub", INPUT, self._constant(arrays["observation_mean"]))
+        numbers, pixels = INPUT, spec.observation_shape[0] - spec.num_normalised
+        if pixels:
+            given = self._node("Cast", INPUT, to=TensorProto.FLOAT)
+            images, numbers = self._split(given, (pixels, spec.num_normalised))
+        centred = self._node("Sub", numbers, self._constant(arrays["observation_mean"]))
         scaled = self._node("Mul", centred, self._constant(arrays["observation_scale"]))
-        return self._node("Clip", scaled, self._constant(-bound), self._constant(bound))
+        seen = self._node("Clip", scaled, self._constant(-bound), self._constant(bound))
+        return self._node("Concat", images, seen, axis=1) if pixels else seen
 
-    def blocks(self, seen: str, arrays: Arrays, spec: PolicySpec) -> str:
+    def network(self, seen: str, arrays: Arrays, spec: PolicySpec) -> str:
         """Add the network; return the name of its outputs."""
-        values, number = seen, 0
-        for block in spec.blocks:
+        if isinstance(spec.blocks[0], Graph):
+            return self._inserted(seen, arrays[GRAPH].tobytes())
+        parameters = (
+            (arrays[f"policy.{i}.weight"], arrays[f"policy.{i}.bias"])
+            for i in range(len(spec.layers))
+        )
+        return self._blocks(seen, spec.blocks, parameters)
+
+    def _blocks(self, seen: str, blocks: Sequence[Block], parameters: Iterator[_Parameters]) -> str:
+        """Add blocks in their order; return the name of what the last one gives."""
+        values = seen
+        for block in blocks:
             if isinstance(block, Pixels):
                 pixels = self._node("Cast", values, to=TensorProto.FLOAT)
                 values = self._node("Div", pixels, self._constant(np.float32(MAX_PIXEL)))
             elif isinstance(block, Flatten):
                 values = self._node("Flatten", values, axis=1)
-            elif isinstance(block, Graph):
-                values = self._inserted(values, arrays[GRAPH].tobytes())
-            else:
-                given = [arrays[f"policy.{number}.{part}"] for part in ("weight", "bias")]
-                number += 1
-                if isinstance(block, Recurrent):
-                    values = self._recurrent(values, given[0], given[1], block)
-                    continue
-                weight, bias = map(self._constant, given)
-                if isinstance(block, Conv):
-                    values = self._convolution(values, (weight, bias), block)
-                elif isinstance(block, FormulaBlock):
-                    values = block.nodes(self._node, weight, bias, values)
-                else:
-                    values = self._dense(values, (weight, bias), block)
+            elif isinstance(block, Parts):
+                values = self._parts(values, block, parameters)
+            elif isinstance(block, Recurrent):
+                values = self._recurrent(values, *next(parameters), block)
+            elif not isinstance(block, Graph):
+                weight, bias = map(self._constant, next(parameters))
+                values = self._layer(values, (weight, bias), block)
         return values
+
+    def _layer(
+        self, values: str, parameters: tuple[str, str], block: Conv | Dense | FormulaBlock
+    ) -> str:
+        if isinstance(block, Conv):
+            return self._convolution(values, parameters, block)
+        if isinstance(block, Dense):
+            return self._dense(values, parameters, block)
+        return block.nodes(self._node, *parameters, values)
+
+    def _parts(self, values: str, block: Parts, parameters: Iterator[_Parameters]) -> str:
+        """Add the networks of images; return the name of what they give beside the numbers."""
+        present = [size for size in block.sizes if size]
+        parts = self._split(values, present)
+        features = []
+        for part, shape, network in zip(parts, block.image_shapes, block.networks, strict=False):
+            size = self._constant(np.array((-1, *shape), np.int64))
+            features.append(self._blocks(self._node("Reshape", part, size), network, parameters))
+        numbers = [self._node("Cast", parts[-1], to=TensorProto.FLOAT)] if block.numbers else []
+        return self._node("Concat", *features, *numbers, axis=1)
 
     def with_mask(self, outputs: str, spec: PolicySpec) -> str:
         """Lower the logits of actions that the end of the observation forbids."""
         size = spec.observation_shape[0]
         ends = (np.array([n], np.int64) for n in (size - spec.head.num_outputs, size, 1))
         mask = self._node("Slice", INPUT, *map(self._constant, ends))
+        mask = self._node("Cast", mask, to=TensorProto.FLOAT)
         below = self._node("Sub", mask, self._constant(np.float32(1)))
         lowered = self._node("Mul", below, self._constant(np.float32(FORBIDDEN)))
         return self._node("Add", outputs, lowered)
@@ -161,18 +193,21 @@ class _Graph:
         """Add recurrent cells, as in `Recurrent.following`; return the name of their outputs."""
         of_input, of_state = np.split(weight, (block.inputs,), axis=1)
         given = self._node("Gemm", values, self._constant(of_input), self._constant(bias), transB=1)
-        before, *cells = self._parts(STATE, 2, block) if block.cell == "lstm" else [STATE]
+        before, cells = STATE, ""
+        if block.cell == "lstm":
+            before, cells = self._split(STATE, [block.units] * 2)
         recalled = self._node("Gemm", before, self._constant(of_state), transB=1)
         if block.cell == "lstm":
-            parts = self._parts(self._node("Add", given, recalled), 4, block)
+            parts = self._split(self._node("Add", given, recalled), [block.units] * 4)
             enters, keeps, shows = (self._node("Sigmoid", parts[i]) for i in (0, 1, 3))
-            kept = self._node("Mul", keeps, cells[0])
+            kept = self._node("Mul", keeps, cells)
             new = self._node("Mul", enters, self._node("Tanh", parts[2]))
             left = self._node("Add", kept, new)
             outputs = self._node("Mul", shows, self._node("Tanh", left))
             self._node("Concat", outputs, left, axis=1, name=NEXT_STATE)
             return outputs
-        pairs = zip(self._parts(given, 3, block), self._parts(recalled, 3, block), strict=True)
+        gates = (self._split(each, [block.units] * 3) for each in (given, recalled))
+        pairs = zip(*gates, strict=True)
         resetting, keeping, (given_new, recalled_new) = pairs
         reset, keep = (self._node("Sigmoid", self._node("Add", *p)) for p in (resetting, keeping))
         shown = self._node("Mul", reset, recalled_new)
@@ -180,11 +215,11 @@ class _Graph:
         moved = self._node("Mul", keep, self._node("Sub", before, new))
         return self._node("Add", new, moved, name=NEXT_STATE)
 
-    def _parts(self, values: str, count: int, block: Recurrent) -> list[str]:
-        """Add a split of values into so many parts of the cells' width; return their names."""
-        parts = [f"part{len(self.nodes)}_{i}" for i in range(count)]
-        sizes = self._constant(np.full(count, block.units, np.int64))
-        self.nodes.append(helper.make_node("Split", [values, sizes], parts, axis=1))
+    def _split(self, values: str, sizes: Sequence[int]) -> list[str]:
+        """Add a split of values into parts of these widths; return their names."""
+        parts = [f"part{len(self.nodes)}_{i}" for i in range(len(sizes))]
+        given = [values, self._constant(np.array(sizes, np.int64))]
+        self.nodes.append(helper.make_node("Split", given, parts, axis=1))
         return parts
 
     def _inserted(self, values: str, graph: bytes) -> str:

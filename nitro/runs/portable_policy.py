@@ -13,6 +13,7 @@ A recurrent policy remembers: call `policy.reset()` where an episode begins.
 """
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,16 @@ class Policy:
         self._said: dict[str, str] = header.pop("__metadata__")
         self._arrays = {name: _array(raw[begin:], entry) for name, entry in header.items()}
         self._convolutions = json.loads(self._said.get("convolutions", "[]"))
+        self._images = json.loads(self._said.get("images", "[]"))
         self._num_layers = sum(name.startswith("policy.") for name in self._arrays) // 2
         shape = self._said.get("image_shape")
         first: Any = self._arrays["policy.0.weight"]
         self.observation_shape: tuple[int, ...] = (
             (first.shape[1],) if shape is None else tuple(int(size) for size in shape.split(","))
         )
+        if self._images:
+            pixels = sum(math.prod(image["shape"]) for image in self._images)
+            self.observation_shape = (pixels + int(self._said["numbers"]),)
         self._state: Any = None
 
     def reset(self) -> None:
@@ -64,8 +69,8 @@ class Policy:
 
     def _outputs(self, values: Any) -> Any:
         observation = values
-        values = self._seen(values)
-        for i in range(self._num_layers):
+        values, begin = self._looked_at(self._seen(values))
+        for i in range(begin, self._num_layers):
             weight, bias = (self._arrays[f"policy.{i}.{name}"] for name in ("weight", "bias"))
             if "recurrent" in self._said and i == self._num_layers - 2:
                 values = self._recalled(values, weight, bias)
@@ -89,9 +94,27 @@ class Policy:
             return values / _MAX_PIXEL
         if "observation_mean" not in self._arrays:
             return values
-        centred = values - self._arrays["observation_mean"]
-        clip = float(self._said["observation_clip"])
-        return np.clip(centred * self._arrays["observation_scale"], -clip, clip)
+        mean, scale = (self._arrays[f"observation_{name}"] for name in ("mean", "scale"))
+        clip, pixels = float(self._said["observation_clip"]), values.shape[1] - len(mean)
+        numbers = np.clip((values[:, pixels:] - mean) * scale, -clip, clip)
+        return np.concatenate((values[:, :pixels], numbers), axis=1)
+
+    def _looked_at(self, values: Any) -> Any:
+        """Return what the networks of images give beside other numbers, and how many layers did."""
+        features, number = [], 0
+        for image in self._images:
+            size = math.prod(image["shape"])
+            seen, values = values[:, :size].reshape(-1, *image["shape"]), values[:, size:]
+            seen = seen / _MAX_PIXEL
+            for i in range(image["layers"]):
+                weight, bias = (self._arrays[f"policy.{number}.{p}"] for p in ("weight", "bias"))
+                if i < len(image["convolutions"]):
+                    seen = _convolved(seen, weight, bias, *image["convolutions"][i])
+                else:
+                    seen = seen.reshape(len(seen), -1) @ weight.T + bias
+                seen, number = np.maximum(seen, 0), number + 1
+            features.append(seen.reshape(len(seen), -1))
+        return np.concatenate((*features, values), axis=1) if features else values, number
 
     def _recalled(self, values: Any, weight: Any, bias: Any) -> Any:
         """Return the outputs of the recurrent cells, whose state moves on."""

@@ -146,7 +146,7 @@ def time_on_cpu(
     The learner updates on one core; during rollouts it waits, and actors have all cores.
     Evaluations take time, too.
     """
-    if not (environment.observation.is_image and isinstance(hyperparameters, PpoHyperparameters)):
+    if not (environment.observation.has_images and isinstance(hyperparameters, PpoHyperparameters)):
         return None
     update_s = hyperparameters.num_epochs / _SAMPLES_PER_S[hyperparameters.image_network]
     step_s = update_s + 1 / (_STEPS_PER_S * cores)
@@ -172,7 +172,7 @@ def _told(takes: TimeRange, spec: JobSpec, rounds: int) -> str:
 
 def gpu_less_cores(environment: EnvironmentSpec) -> int | None:
     """Return this machine's cores if it trains on images without a GPU, else None."""
-    if not environment.observation.is_image:
+    if not environment.observation.has_images:
         return None
     import torch  # takes seconds to load, and nothing else here needs it
 

@@ -42,7 +42,7 @@ def described(
     if environment is not None:
         spec = resized(spec, environment)
         full = spec.model_dump(mode="json")
-    images = environment is not None and environment.observation.is_image
+    images = environment is not None and environment.observation.has_images
     try:
         values = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=images)
     except ValidationError as error:

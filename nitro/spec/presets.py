@@ -88,7 +88,7 @@ def environment_report(env_id: str) -> PresetReport:
         env_id=env_id,
         algorithm=spec.algorithm,
         preset=spec.preset,
-        images=environment.observation.is_image,
+        images=environment.observation.has_images,
         horizon=preset_horizon(spec.preset, env_id),
         warm=PRESET_WARM[spec.preset],
         learner=PRESET_LEARNER[spec.preset],

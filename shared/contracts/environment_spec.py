@@ -1,5 +1,6 @@
 """The actor image's description of an environment."""
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, FiniteFloat, model_validator
@@ -22,6 +23,9 @@ class ObservationSpec(Message):
     """Number of stacked frames if the first axis is a sliding window of frames. Each frame then
     travels only once.
     """
+    images: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
+    """Shapes (channels, height, width) of the images with which a flat observation of parts begins.
+    """
     action_mask: bool = False
     """Whether its last numbers are a mask of allowed actions: 1 or 0 for each choice."""
 
@@ -29,6 +33,17 @@ class ObservationSpec(Message):
     def is_image(self) -> bool:
         """Whether it is an image (channels, height, width) rather than a vector."""
         return self.dtype == "uint8" and len(self.shape) == 3
+
+    @property
+    def has_images(self) -> bool:
+        """Whether it is an image, or has images among its parts."""
+        return self.is_image or bool(self.images)
+
+    @property
+    def num_numbers(self) -> int:
+        """The number of its last numbers that are no pixels."""
+        pixels = sum(math.prod(image) for image in self.images)
+        return 0 if self.is_image else math.prod(self.shape) - pixels
 
 
 class ContinuousActionSpec(Message):

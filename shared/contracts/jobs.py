@@ -137,7 +137,7 @@ class Job(Message):
         chosen = self.spec.detector.every_rounds
         if chosen is not None:
             return chosen
-        images = self.described_environment.observation.is_image
+        images = self.described_environment.observation.has_images
         return _IMAGES_EVERY_ROUNDS if images and self.spec.preset == "standard" else 1
 
     @property
@@ -198,7 +198,7 @@ def resolve_for(spec: JobSpec, environment: EnvironmentSpec) -> Hyperparameters:
         spec.algorithm,
         spec.preset,
         spec.hyperparameters,
-        images=environment.observation.is_image,
+        images=environment.observation.has_images,
     )
 
 

@@ -1,7 +1,8 @@
 """Wrappers that bring any supported environment into the form policies know.
 
-Observations become vectors, or images with the channels first; actions become one number, a vector
-of real numbers, or a vector of choices. An environment that has that form already is left alone.
+Observations become vectors, or images with the channels first, or both in a row; actions become one
+number, a vector of real numbers, or a vector of choices. An environment that has that form already
+is left alone.
 """
 
 from typing import Any, cast
@@ -16,29 +17,40 @@ from gymnasium.spaces import (
     Space,
     flatdim,
     flatten,
-    flatten_space,
 )
 from numpy.typing import NDArray
 
-from shared.environments.parts import Part, in_order
-from shared.environments.spaces import checked_observation, has_parts, is_image
+from shared.environments.parts import ImageBox, Part, channels_first, in_order, is_image
+from shared.environments.spaces import RowBox, checked_observation, has_parts
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 
 
 class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Puts all parts into one vector, choices as one 1 among zeros, as Gymnasium's `flatten` does.
+    """Puts all parts into one row, choices as one 1 among zeros, as Gymnasium's `flatten` does.
 
-    Unlike that, it names the part that is not what the space says.
+    Unlike that, it puts images first, each with its channels first, and it names the part that is
+    not what the space says. With images all is bytes where all parts fit into these.
     """
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
         self._parts = in_order(env.observation_space)
-        boxes = [cast("Box", flatten_space(part.space)) for part in self._parts]
-        low, high = (np.concatenate([getattr(b, end) for b in boxes]) for end in ("low", "high"))
-        self._dtype = np.result_type(*(box.dtype for box in boxes))
-        self.observation_space = Box(low, high, dtype=self._dtype.type)
+        bounds = [part.bounds for part in self._parts]
+        images = tuple(
+            low.shape for part, (low, _) in zip(self._parts, bounds, strict=True) if part.is_image
+        )
+        self._dtype = np.result_type(*(low.dtype for low, _ in bounds))
+        if images:
+            in_bytes = all(part.fits_bytes for part in self._parts)
+            self._dtype = np.dtype(np.uint8 if in_bytes else np.float32)
+        low, high = (
+            np.concatenate([end.reshape(-1) for end in ends]).astype(self._dtype)
+            for ends in zip(*bounds, strict=True)
+        )
+        row = RowBox(low, high, dtype=self._dtype.type)
+        row.images = images
+        self.observation_space = row
         self.masks = self._parts[-1].is_mask
         """Whether the end of an observation says which actions are allowed."""
         self._ends = _ends_of_choices(env.action_space) if self.masks else ()
@@ -120,7 +132,8 @@ def _row(part: Part, observation: object) -> NDArray[Any]:
                 raise ValueError(f"{value!r:.100} is no mask of {space.shape} zeros and ones")
             return mask
         if isinstance(space, Box):
-            return checked_observation(value, space).reshape(-1)
+            array = checked_observation(value, space)
+            return (channels_first(array) if part.is_image else array).reshape(-1)
         if not space.contains(value):
             raise ValueError(f"{value!r:.100} is not in {space}")
         return np.asarray(flatten(space, value))
@@ -149,19 +162,12 @@ class ChannelsFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
     def __init__(self, env: Env) -> None:
         super().__init__(env)
         self._box = cast("Box", env.observation_space)
-        low, high = self._turned(self._box.low), self._turned(self._box.high)
-        self.observation_space = Box(low, high, dtype=np.uint8)
+        low, high = channels_first(self._box.low), channels_first(self._box.high)
+        self.observation_space = ImageBox.of(low, high)
 
     def observation(self, observation: object) -> NDArray[np.uint8]:
         """Return the image with its channels first."""
-        return self._turned(checked_observation(observation, self._box))
-
-    def _turned(self, image: NDArray[Any]) -> NDArray[np.uint8]:
-        if image.ndim == 2:
-            return image[np.newaxis]
-        if image.shape[-1] < image.shape[-3]:
-            image = np.moveaxis(image, -1, -3)
-        return np.ascontiguousarray(image).reshape(-1, *image.shape[-2:])
+        return channels_first(checked_observation(observation, self._box))
 
 
 class FlatAction(gymnasium.ActionWrapper[Any, Any, Any]):

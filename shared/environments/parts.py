@@ -1,14 +1,43 @@
-"""The parts of an observation: their names, and which of them no vector can be made of."""
+"""The parts of an observation: their names, which are images, and which cannot be learned from."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, Space, Text, Tuple, flatten_space
+from numpy.typing import NDArray
+
+from shared.policy.blocks import MIN_IMAGE_SIDE
 
 MASK = "action_mask"
 """Name of the part that says which actions are allowed, as PettingZoo has it."""
+
+
+class ImageBox(Box):
+    """An image of bytes however small: elsewhere few pixels are numbers."""
+
+    @classmethod
+    def of(cls, low: NDArray[Any], high: NDArray[Any]) -> "ImageBox":
+        """Return the space of images between two."""
+        given: dict[str, Any] = {"dtype": np.uint8}  # a subclass is typed as of floats
+        return cls(low, high, **given)
+
+
+def channels_first(image: NDArray[Any]) -> NDArray[Any]:
+    """Return an image [H, W] or [H, W, C], or a stack [S, H, W, C], as [S * C, H, W]."""
+    if image.ndim == 2:
+        return image[np.newaxis]
+    if image.shape[-1] < image.shape[-3]:
+        image = np.moveaxis(image, -1, -3)
+    return np.ascontiguousarray(image).reshape(-1, *image.shape[-2:])
+
+
+def is_image(space: Space[Any]) -> bool:
+    """Whether observations are images: uint8, two or three axes or a stack of such, not tiny."""
+    if isinstance(space, ImageBox):
+        return True
+    return _is_picture(space) and len(space.shape or ()) <= 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +57,26 @@ class Part:
     def is_mask(self) -> bool:
         """Whether it says which actions are allowed."""
         return self.name.rpartition(".")[2] == MASK
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is one for a network of filters."""
+        return is_image(self.space) and not self.is_mask
+
+    @property
+    def fits_bytes(self) -> bool:
+        """Whether all that it may be is a whole number from 0 to 255."""
+        is_box = isinstance(self.space, Box) and not self.is_mask
+        return not is_box or self.space.dtype == np.uint8
+
+    @property
+    def bounds(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The lowest and the highest of its numbers: [C, H, W] of an image, else in a row."""
+        if self.is_image:
+            box = cast("Box", self.space)
+            return channels_first(box.low), channels_first(box.high)
+        flat = cast("Box", flatten_space(self.space))
+        return flat.low, flat.high
 
     def of(self, observation: Any) -> Any:  # noqa: ANN401 - whatever the environment gives
         """Return its value in an observation.
@@ -56,19 +105,16 @@ def parts(space: Space[Any], keys: tuple[str | int, ...] = ()) -> Iterator[Part]
 
 
 def in_order(space: Space[Any]) -> list[Part]:
-    """Return all parts in the order in which policies see them: a mask of actions is the last."""
-    return sorted(parts(space), key=lambda part: part.is_mask)
+    """Return all parts as policies see them: images first, a mask of actions last."""
+    return sorted(parts(space), key=lambda part: (part.is_mask, not part.is_image))
 
 
-def obstacle(
-    space: Space[Any], *, num_choices: int | None, image_side: int, most_values: int
-) -> str | None:
-    """Return why parts cannot be put into one vector, and what helps; None if they can.
+def obstacle(space: Space[Any], *, num_choices: int | None, most_values: int) -> str | None:
+    """Return why parts cannot be put into one row, and what helps; None if they can.
 
     Args:
         space: Of the observations; no box.
         num_choices: Numbers of a mask of actions; None where actions have no choices.
-        image_side: Pixels from which on a part of bytes is a picture.
         most_values: Numbers that an observation may have.
     """
     found = list(parts(space))
@@ -86,12 +132,10 @@ def obstacle(
                 f"its part {part.name} is {part.space!s:.60}, and {wanted}: leave it out; "
                 f"{_leaving_out([part])}"
             )
-        if _is_picture(part.space, image_side):
-            others = [each for each in found if each is not part]
-            rest = f": leave out the others; {_leaving_out(others)}" if others else ""
+        if _is_picture(part.space) and not part.is_image:
             return (
-                f"its part {part.name or 'of pixels'} is a picture, which only a network for images"
-                f" learns from{rest}"
+                f"its part {part.name} has {len(part.space.shape or ())} axes, and images have two "
+                f"or three, stacks of them four: leave it out; {_leaving_out([part])}"
             )
         if not _is_numeric(part.space):
             return (
@@ -124,7 +168,7 @@ def _leaving_out(left_out: list[Part]) -> str:
     return f'wrappers=[{{"name": "LeaveOut", "kwargs": {{"parts": "{names}"}}}}]'
 
 
-def _is_picture(space: Space[Any], side: int) -> bool:
+def _is_picture(space: Space[Any]) -> bool:
     is_bytes = isinstance(space, Box) and space.dtype == np.uint8
     shape = space.shape or ()
-    return is_bytes and len(shape) >= 2 and sorted(shape)[-2] >= side
+    return is_bytes and len(shape) >= 2 and sorted(shape)[-2] >= MIN_IMAGE_SIDE

@@ -1,6 +1,6 @@
 """Which Gymnasium spaces Nitro can train on, and what a policy sees of them.
 
-A policy sees vectors of float32 or images of uint8 with the channels first;
+A policy sees vectors of float32, images of uint8 with the channels first, or both in a row;
 `shared.environments.adapters` brings an environment's own observations and actions into that form.
 """
 
@@ -17,11 +17,9 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
-from shared.environments.parts import obstacle
+from shared.environments.parts import is_image, obstacle
 from shared.policy.head import MAX_CHOICES
 
-MIN_IMAGE_SIDE = 36
-"""Pixels; what is smaller is a vector of numbers. The smallest image Nature's network can take."""
 _MAX_VALUES = 2**20
 """Numbers per observation; more would not fit into a cache in any useful amount."""
 _NUMBERS = "fiub"
@@ -32,15 +30,21 @@ class UnsupportedEnvironment(ValueError):  # noqa: N818 - it names what is wrong
     """An environment that does not exist, cannot be built or cannot be trained on."""
 
 
-def is_image(space: Space[Any]) -> bool:
-    """Whether observations are images: uint8, two or three axes or a stack of such, not tiny."""
-    if not (isinstance(space, Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4):
-        return False
-    return sorted(space.shape)[-2] >= MIN_IMAGE_SIDE
+class RowBox(Box):
+    """Adapted observations of parts in a row, images first."""
+
+    images: tuple[tuple[int, ...], ...] = ()
+    """Channels, height and width of each."""
+
+
+def wire_type(space: Space[Any]) -> type[np.uint8 | np.float32]:
+    """Return the type in which adapted observations travel."""
+    has_images = is_image(space) or (isinstance(space, RowBox) and bool(space.images))
+    return np.uint8 if has_images and space.dtype == np.uint8 else np.float32
 
 
 def has_parts(space: Space[Any]) -> bool:
-    """Whether observations have several parts, or are choices: policies see them as a vector."""
+    """Whether observations have several parts, or are choices: policies see them in a row."""
     return isinstance(space, Dict | Tuple | Discrete | MultiBinary | MultiDiscrete)
 
 
@@ -69,7 +73,6 @@ def check_observation_space(env_id: str, space: Space[Any], action: Space[Any]) 
         why_not = obstacle(
             space,
             num_choices=num_choices(action),
-            image_side=MIN_IMAGE_SIDE,
             most_values=_MAX_VALUES,
         )
         if why_not is not None:
@@ -115,8 +118,9 @@ def check_action_space(env_id: str, space: Space[Any]) -> None:
 
 def observation_spec(space: Space[Any]) -> ObservationSpec:
     """Return what the learner is told of adapted observations."""
-    dtype = "uint8" if is_image(space) else "float32"
-    return ObservationSpec.model_validate({"shape": space.shape, "dtype": dtype})
+    images = space.images if isinstance(space, RowBox) else ()
+    said = {"shape": space.shape, "dtype": wire_type(space).__name__, "images": images}
+    return ObservationSpec.model_validate(said)
 
 
 def action_spec(space: Space[Any]) -> ActionSpec:

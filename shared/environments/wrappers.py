@@ -16,6 +16,7 @@ from gymnasium import wrappers
 
 from shared.contracts.job_spec import WrapperRef
 from shared.environments.action_mask import ActionMask
+from shared.environments.as_image import AsImage
 from shared.environments.bound_action import BoundAction
 from shared.environments.leave_out import LeaveOut
 from shared.environments.spaces import UnsupportedEnvironment
@@ -28,6 +29,7 @@ MakeWrapper = Callable[..., Env]
 
 _REGISTERED: dict[str, MakeWrapper] = {
     "ActionMask": ActionMask,
+    "AsImage": AsImage,
     "BoundAction": BoundAction,
     "ClipReward": wrappers.ClipReward,
     "FlattenObservation": wrappers.FlattenObservation,

@@ -76,8 +76,9 @@ class CommonHyperparameters(GradientHyperparameters):
     Standard: CleanRL."""
     image_network: ConvNetworkName = "paper_cnn"
     """Network for images, in place of those layers. Policy and value share all but one layer each.
-    `paper_cnn`: filters 8x8, 4x4 and 11x11. `nature_cnn`: Mnih et al. 2015. Paper: section 8.1.
-    Standard: CleanRL."""
+    `paper_cnn`: filters 8x8, 4x4 and 11x11. `nature_cnn`: Mnih et al. 2015. With a side below 36
+    pixels: filters 2x2. Of images beside other parts each has such a network, and those layers
+    follow. Paper: section 8.1. Standard: CleanRL."""
     network: Annotated[str, Field(max_length=200)] = ""
     """Name of a network in place of those layers: of one's own, as `nitro.train` gives it, or a
     registered one. Empty: none. Paper: not used. Standard: as paper."""

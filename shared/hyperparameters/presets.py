@@ -62,7 +62,7 @@ class AlgorithmTraits:
 
     def unfit(self, environment: EnvironmentSpec) -> str | None:
         """Return what of an environment it cannot learn; None if it can."""
-        if (self.needs_boxes or self.searches) and environment.observation.is_image:
+        if (self.needs_boxes or self.searches) and environment.observation.has_images:
             return "observes images"
         if not self.needs_boxes:
             return None

@@ -24,7 +24,7 @@ Rows = TypeVar("Rows", bound=Any)
 
 def with_mask(logits: Rows, observation: Rows) -> Rows:
     """Return logits [N, H] lowered where the end of the observations [N, F] is 0."""
-    lowered: Rows = logits + (observation[:, -logits.shape[1] :] - 1) * FORBIDDEN
+    lowered: Rows = logits - (observation[:, -logits.shape[1] :] == 0) * FORBIDDEN
     return lowered
 
 

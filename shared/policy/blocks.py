@@ -8,9 +8,11 @@ and a bias as long as its first axis.
 `nature_cnn` is Mnih et al., "Human-level control through deep reinforcement learning", Nature 518,
 2015 (Methods, model architecture): the network of CleanRL and Stable-Baselines3. `paper_cnn` is the
 one of the Nitro paper (section 8.1: 8x8, 4x4 and 11x11 filters), which is what RLlib builds for
-84 x 84 images.
+84 x 84 images. `small_cnn` is for images that are smaller than any filter of these: the network of
+MiniGrid's documentation (minigrid.farama.org, "Training Minigrid environments").
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,6 +23,14 @@ from shared.policy.recurrent import Cell, Recurrent
 
 ConvNetworkName = Literal["nature_cnn", "paper_cnn"]
 CONV_NETWORKS: tuple[ConvNetworkName, ...] = get_args(ConvNetworkName)
+"""What a job may choose."""
+ImageNetworkName = ConvNetworkName | Literal["small_cnn"]
+MIN_IMAGE_SIDE = 36
+"""Pixels: the smallest image that Nature's network can take. `small_cnn` takes smaller ones."""
+SMALLEST_SIDE = 4
+"""Pixels: the smallest image that `small_cnn` can take."""
+ImageShape = tuple[int, ...]
+"""Channels, height and width."""
 Activation = Literal["tanh", "relu", "elu"]
 """What follows a dense layer."""
 
@@ -33,8 +43,7 @@ LAYER_NORM_EPSILON = 1e-5
 class Pixels:
     """Images of bytes, divided by `MAX_PIXEL`; first where there is one."""
 
-    image_shape: tuple[int, ...]
-    """Channels, height and width."""
+    image_shape: ImageShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +97,40 @@ class Graph:
     """Bytes of the graph, its numbers included; 0 before it is made."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Images with a network each, and numbers as they are: what these give, in a row.
+
+    Observations are flat, `image | image | ... | numbers`. First where there is one.
+    """
+
+    image_shapes: tuple[ImageShape, ...]
+    networks: tuple[tuple["Block", ...], ...]
+    """Of each image: `Pixels` first, and flat at the end."""
+    numbers: int
+    """Behind the images."""
+    outputs: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of each image, and those behind them."""
+        return (*map(math.prod, self.image_shapes), self.numbers)
+
+
 Layer = Conv | Dense | Recurrent | FormulaBlock
 """A block with parameters."""
-Block = Pixels | Flatten | Graph | Layer
+Block = Pixels | Flatten | Graph | Parts | Layer
 
 
 def layers_of(blocks: Sequence[Block]) -> list[Layer]:
-    """Return the blocks that have parameters."""
-    return [block for block in blocks if isinstance(block, Layer)]
+    """Return the blocks that have parameters, those of images' networks among them."""
+    layers: list[Layer] = []
+    for block in blocks:
+        if isinstance(block, Parts):
+            layers += (layer for network in block.networks for layer in layers_of(network))
+        elif isinstance(block, Layer):
+            layers.append(block)
+    return layers
 
 
 def dense_blocks(
@@ -124,19 +159,50 @@ def recurrent_blocks(
     return (*hidden, core, Dense(inputs=units, outputs=outputs))
 
 
+def network_for(name: ConvNetworkName, image_shape: ImageShape) -> ImageNetworkName:
+    """Return the network for images of a shape: the chosen one, or that of small images."""
+    return name if min(image_shape[1:], default=0) >= MIN_IMAGE_SIDE else "small_cnn"
+
+
+def parts_block(name: ConvNetworkName, image_shapes: Sequence[ImageShape], numbers: int) -> Parts:
+    """Return a network for each image, beside so many numbers.
+
+    Raises:
+        ValueError: An image is too small for any network.
+    """
+    found = [_image_features(network_for(name, shape), shape) for shape in image_shapes]
+    return Parts(
+        image_shapes=tuple(image_shapes),
+        networks=tuple(blocks for blocks, _ in found),
+        numbers=numbers,
+        outputs=sum(features for _, features in found) + numbers,
+    )
+
+
 def image_blocks(
-    name: ConvNetworkName, image_shape: tuple[int, ...], *, outputs: int
+    name: ImageNetworkName, image_shape: ImageShape, *, outputs: int
 ) -> tuple[Block, ...]:
     """Return the network for images of a shape (channels, height, width).
 
     Raises:
         ValueError: The images are no such, or too small for the network.
     """
+    blocks, features = _image_features(name, image_shape)
+    return (*blocks, Dense(inputs=features, outputs=outputs))
+
+
+def _image_features(
+    name: ImageNetworkName, image_shape: ImageShape
+) -> tuple[tuple[Block, ...], int]:
+    """Return the network of an image but for its last layer, and how many outputs that has."""
     if len(image_shape) != 3:
         raise ValueError(f"{name} takes images (channels, height, width), got {image_shape}")
     if name == "nature_cnn":
         convolutions = _chain(image_shape, ((32, 8, 4), (64, 4, 2), (64, 3, 1)), same=False)
         hidden = [512]
+    elif name == "small_cnn":
+        convolutions = _chain(image_shape, ((16, 2, 1), (32, 2, 1), (64, 2, 1)), same=False)
+        hidden = [128]
     else:
         convolutions = _chain(image_shape, ((16, 8, 4), (32, 4, 2)), same=True)
         size = convolutions[-1].output_size  # 11 x 11 for 84 x 84
@@ -150,13 +216,13 @@ def image_blocks(
         )
         convolutions, hidden = (*convolutions, whole), []
     last = convolutions[-1]
-    flat = last.filters * last.output_size[0] * last.output_size[1]
-    dense = dense_blocks((flat, *hidden, outputs), activation="relu")
-    return (Pixels(image_shape=image_shape), *convolutions, Flatten(), *dense)
+    sizes = [last.filters * last.output_size[0] * last.output_size[1], *hidden]
+    dense = (Dense(inputs=i, outputs=o, activation="relu") for i, o in pairwise(sizes))
+    return (Pixels(image_shape=image_shape), *convolutions, Flatten(), *dense), sizes[-1]
 
 
 def _chain(
-    image_shape: tuple[int, ...], layers: tuple[tuple[int, int, int], ...], *, same: bool
+    image_shape: ImageShape, layers: tuple[tuple[int, int, int], ...], *, same: bool
 ) -> tuple[Conv, ...]:
     """Return square convolutions (filters, kernel, stride) one after the other."""
     channels, *size = image_shape

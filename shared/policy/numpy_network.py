@@ -6,14 +6,26 @@ numbers: every convolution is one copy of patches and one matrix product.
 Legend: `B` rows; `F` inputs, or `C`, `H`, `W` an image's channels, height and width; `D` outputs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policy.blocks import LAYER_NORM_EPSILON, MAX_PIXEL, Activation, Conv, Dense, Layer
+from shared.policy.blocks import (
+    LAYER_NORM_EPSILON,
+    MAX_PIXEL,
+    Activation,
+    Block,
+    Conv,
+    Dense,
+    Layer,
+    Parts,
+    Pixels,
+    layers_of,
+)
+from shared.policy.formulas import FormulaBlock
 from shared.policy.recurrent import Recurrent
 from shared.policy.spec import PolicySpec
 
@@ -25,44 +37,45 @@ _Values = Callable[[Float32], Float32]
 
 
 class NumpyNetwork:
-    """Convolutions, if there are any, then dense layers, one of them behind recurrent cells."""
+    """Networks of images, if there are any, then dense layers, one of them behind cells."""
 
     def __init__(self, spec: PolicySpec, arrays: Mapping[str, Float32]) -> None:
         """Copy the parameters: as many, and of the shapes, as `spec.require` has found."""
         self.input_shape = spec.observation_shape
         self.output_size = spec.head.num_outputs
-        self._convolutions: list[tuple[Conv, _Parameters]] = []
         self._dense: list[tuple[Dense, _Parameters, list[_Values]]] = []
         """Dense layers, each with what the blocks behind it make of its values."""
         self._cells: _Cells | None = None
-        before: Layer | None = None
-        for i, layer in enumerate(spec.layers):
-            # Biases as rows: one row of values plus one of biases needs no broadcasting, which
-            # would cost NumPy more than the addition itself.
-            bias = arrays[f"policy.{i}.bias"].reshape(1, -1).copy()
-            parameters = _laid_out(arrays[f"policy.{i}.weight"], before), bias
-            if isinstance(layer, Conv):
-                self._convolutions.append((layer, parameters))
-            elif isinstance(layer, Dense):
-                self._dense.append((layer, parameters, []))
+        self._images: _Image | _Parts | None = None
+        """What is before them."""
+        given = (
+            (arrays[f"policy.{i}.weight"], arrays[f"policy.{i}.bias"])
+            for i in range(len(spec.layers))
+        )
+        first, behind = spec.blocks[0], spec.blocks
+        if isinstance(first, Parts):
+            self._images, behind = _Parts(first, given), behind[1:]
+        elif isinstance(first, Pixels):
+            self._images, behind = _Image(behind[:-1], given), behind[-1:]
+        for layer, (weight, bias) in zip(layers_of(behind), given, strict=True):
+            if isinstance(layer, Dense):
+                self._dense.append((layer, _laid_out(weight, bias), []))
             elif isinstance(layer, Recurrent):
-                self._cells = _Cells(layer, *parameters)
-            else:
-                weight, bias = (arrays[f"policy.{i}.{part}"].copy() for part in ("weight", "bias"))
-                self._dense[-1][2].append(partial(layer.values, np, weight, bias))
-                continue
-            before = layer
+                self._cells = _Cells(layer, *_laid_out(weight, bias))
+            elif isinstance(layer, FormulaBlock):
+                values = partial(layer.values, np, weight.copy(), bias.copy())
+                self._dense[-1][2].append(values)
 
     def forward_pass(self, num_rows: int, state: Float32 | None = None) -> Forward:
         """Return a function that computes outputs [B, D] for `num_rows` inputs.
 
         Each call takes a recurrent network's state [B, S] one step further, in place.
 
-        Inputs are [B, F] float32, or images [B, C, H, W] uint8, or float32 of the same range. The
-        function writes into its second argument, which must be C-contiguous float32, and returns
-        that. Tanh and ReLU allocate nothing.
+        Inputs are [B, F] float32, or images [B, C, H, W] or flat parts [B, F] of uint8, or float32
+        of the same range. The function writes into its second argument, which must be C-contiguous
+        float32, and returns that. Tanh and ReLU allocate nothing.
         """
-        convolved = self._convolved(num_rows) if self._convolutions else None
+        seen = self._images.over(num_rows) if self._images else None
         *hidden, (_, (last_weight, last_bias), _) = self._dense
         steps = [
             (weight, bias, np.empty((num_rows, bias.size), np.float32), *_after(block, behind))
@@ -74,7 +87,7 @@ class NumpyNetwork:
             steps[-1] = (*steps[-1][:3], *after)
 
         def forward(inputs: NDArray[Any], out: Float32) -> Float32:
-            values = inputs if convolved is None else convolved(inputs)
+            values = inputs if seen is None else seen(inputs)
             for weight, bias, buffer, layer_norm, activate in steps:
                 values.dot(weight, buffer)
                 np.add(buffer, bias, buffer)
@@ -86,9 +99,44 @@ class NumpyNetwork:
 
         return forward
 
+
+class _Image:
+    """The network of an image: filters, then dense layers, all of them rectified."""
+
+    def __init__(self, blocks: Sequence[Block], given: Iterator[_Parameters]) -> None:
+        """Take the blocks' parameters."""
+        assert isinstance(blocks[0], Pixels), "what sees an image begins with it"
+        self._shape = blocks[0].image_shape
+        self._convolutions: list[tuple[Conv, _Parameters]] = []
+        self._dense: list[_Parameters] = []
+        before: Layer | None = None
+        for layer, (weight, bias) in zip(layers_of(blocks), given, strict=False):
+            if isinstance(layer, Conv):
+                self._convolutions.append((layer, _filters(weight, bias, first=before is None)))
+            else:
+                self._dense.append(_laid_out(weight, bias, before))
+            before = layer
+        ends = not isinstance(before, Conv) or before.output_size == (1, 1)
+        assert ends, "channels would be last in what is returned"
+
+    def over(self, num_rows: int) -> Callable[[NDArray[Any]], Float32]:
+        """Return a function from images [B, C, H, W] to outputs in a row: [B, n]."""
+        convolved = self._convolved(num_rows)
+        dense = [(*each, np.empty((num_rows, each[1].size), np.float32)) for each in self._dense]
+
+        def outputs(inputs: NDArray[Any]) -> Float32:
+            values = convolved(inputs)
+            for weight, bias, buffer in dense:
+                values.dot(weight, buffer)
+                np.add(buffer, bias, buffer)
+                values = np.maximum(buffer, 0.0, out=buffer)
+            return values
+
+        return outputs
+
     def _convolved(self, num_rows: int) -> Callable[[NDArray[Any]], Float32]:
         """Return a function from images to what the last convolution says, in a row: [B, n]."""
-        size = self.input_shape[1:]
+        size = self._shape[1:]
         steps = []
         for layer, parameters in self._convolutions:
             steps.append((*_scratch(layer, num_rows, size), *parameters))
@@ -109,6 +157,37 @@ class NumpyNetwork:
             return np.maximum(flat, 0.0, out=flat)
 
         return convolved
+
+
+class _Parts:
+    """What images' networks give, and numbers, in a row."""
+
+    def __init__(self, block: Parts, given: Iterator[_Parameters]) -> None:
+        """Take the parameters of all its networks."""
+        self._block = block
+        self._images = [_Image(network, given) for network in block.networks]
+
+    def over(self, num_rows: int) -> Callable[[NDArray[Any]], Float32]:
+        """Return a function from flat observations [B, F] to what is behind them [B, n]."""
+        block = self._block
+        ends = np.cumsum(block.sizes)[:-1]
+        steps = [
+            (shape, image.over(num_rows))
+            for shape, image in zip(block.image_shapes, self._images, strict=True)
+        ]
+        features = np.empty((num_rows, block.outputs), np.float32)
+
+        def outputs(inputs: NDArray[Any]) -> Float32:
+            *images, numbers = np.split(inputs, ends, axis=1)
+            begin = 0
+            for (shape, seen), image in zip(steps, images, strict=True):
+                values = seen(image.reshape(num_rows, *shape))
+                features[:, begin : begin + values.shape[1]] = values
+                begin += values.shape[1]
+            features[:, begin:] = numbers
+            return features
+
+        return outputs
 
 
 class _Cells:
@@ -134,16 +213,28 @@ class _Cells:
         return outputs
 
 
-def _laid_out(weight: Float32, before: Layer | None) -> Float32:
-    """Return a layer's weight as products take it, given the layer before it."""
-    if weight.ndim == 4:
-        filters = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, weight.shape[0])
-        # Pixels are scaled by the first filters rather than each by itself.
-        return filters / np.float32(MAX_PIXEL) if before is None else filters
+def _filters(weight: Float32, bias: Float32, *, first: bool) -> _Parameters:
+    """Return a convolution's parameters as products take them."""
+    filters = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, weight.shape[0])
+    # Pixels are scaled by the first filters rather than each by itself.
+    return filters / np.float32(MAX_PIXEL) if first else filters, _row(bias)
+
+
+def _laid_out(weight: Float32, bias: Float32, before: Layer | None = None) -> _Parameters:
+    """Return a layer's parameters as products take them, given the layer before it."""
     if isinstance(before, Conv):  # whose images have their channels last
         images = weight.reshape(-1, before.filters, *before.output_size)
-        return np.ascontiguousarray(images.transpose(2, 3, 1, 0).reshape(weight.shape[1], -1))
-    return np.ascontiguousarray(weight.T)
+        rows = images.transpose(2, 3, 1, 0).reshape(weight.shape[1], -1)
+        return np.ascontiguousarray(rows), _row(bias)
+    return np.ascontiguousarray(weight.T), _row(bias)
+
+
+def _row(bias: Float32) -> Float32:
+    """Return biases [1, n]: one row of values plus one of biases needs no broadcasting.
+
+    That would cost NumPy more than the addition itself.
+    """
+    return bias.reshape(1, -1).copy()
 
 
 def _after(

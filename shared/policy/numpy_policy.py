@@ -6,8 +6,11 @@ faster than one in torch, and the actor's image stays small.
 Networks (the metadata's `network`): `mlp`, layers over vectors with the metadata's `activation`
 between them, `tanh`, `relu` or `elu`, and a layer norm before each if its `layer_norm` is `yes`;
 or a network for images out of `shared.policy.blocks`, by its name, for images of the metadata's
-`image_shape`; or `onnx`, a graph for observations of the metadata's `observation_shape`, with
-`num_outputs` outputs, as `shared.policy.onnx_network` runs it. `shared.policy.spec` reads them.
+`image_shape`; or, with the metadata's `image_shapes` (`3,84,84;1,64,48`) and `numbers`, such a
+network for each image of a flat observation `image | image | ... | numbers`, whose last layers give
+what layers as those of `mlp` see beside the numbers; or `onnx`, a graph for observations of the
+metadata's `observation_shape`, with `num_outputs` outputs, as `shared.policy.onnx_network` runs it.
+`shared.policy.spec` reads them.
 
 Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
 `policy.{i}.bias` [out] float32, or rounded to float16 on their way to actors, for layers i = 0..L,
@@ -24,11 +27,11 @@ reads them; with the metadata's `sampling` `uniform` actions are drawn from [-1,
 whatever the network says.
 
 With `observation_mean` [F] and `observation_scale` [F] float32 and the metadata's
-`observation_clip` the network sees normalised observations; the metadata's `action_mapping`
-(`rescale` where there is none) says how continuous actions reach the environment's bounds, and
-`action_low` and `action_high` what those are: `-2.0,-1.0`. `action_start` is the environment's own
-number of the first action, or of each choice's first: `5` or `0,3`. Actors know all three from
-their environment, so only exported policies have them.
+`observation_clip` the network sees the last F numbers of an observation normalised; the metadata's
+`action_mapping` (`rescale` where there is none) says how continuous actions reach the environment's
+bounds, and `action_low` and `action_high` what those are: `-2.0,-1.0`. `action_start` is the
+environment's own number of the first action, or of each choice's first: `5` or `0,3`. Actors know
+all three from their environment, so only exported policies have them.
 
 To act: `load_policy(arrays, metadata).act(observation)`.
 
@@ -88,7 +91,10 @@ class NumpyPolicy:
         """None where the network sees observations as they are."""
         if spec.observation_clip is not None:
             self.observation_scale = ObservationScale(
-                arrays["observation_mean"], arrays["observation_scale"], bound=spec.observation_clip
+                arrays["observation_mean"],
+                arrays["observation_scale"],
+                bound=spec.observation_clip,
+                size=math.prod(spec.observation_shape),
             )
             if spec.head.masked:
                 _require_raw_mask(arrays, spec)

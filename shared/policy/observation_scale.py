@@ -3,7 +3,9 @@
 The statistics are the learner's and travel with each policy version, so that every number of a
 policy is a function of the version and the raw observation; actors only apply them.
 
-Legend: `B` rows, `F` observation size.
+Where observations begin with pixels, these stay as they are.
+
+Legend: `B` rows, `O` observation size, `F` how many of its last numbers are normalised.
 """
 
 import math
@@ -17,8 +19,16 @@ Float32 = NDArray[np.float32]
 class ObservationScale:
     """`clip((observation - mean) * scale, -bound, bound)`, all in float32."""
 
-    def __init__(self, mean: Float32, scale: Float32, *, bound: float) -> None:
+    def __init__(
+        self, mean: Float32, scale: Float32, *, bound: float, size: int | None = None
+    ) -> None:
         """Keep the mean [F] and the scale [F], one over the standard deviation, of one version.
+
+        Args:
+            mean: Subtracted.
+            scale: Then multiplied.
+            bound: Largest absolute value.
+            size: Observation size; None: F.
 
         Raises:
             ValueError: The shapes differ, or a scale or the bound is not above 0.
@@ -33,18 +43,20 @@ class ObservationScale:
         if not (math.isfinite(bound) and bound > 0):
             raise ValueError(f"observation_clip is {bound}, expected a number above 0")
         # Rows, bounds too: with equal shapes NumPy need not broadcast, see mlp.py.
-        self._mean = mean.reshape(1, -1).astype(np.float32)
-        self._scale = scale.reshape(1, -1).astype(np.float32)
-        self._high = np.full_like(self._mean, bound)
+        pixels = (0 if size is None else size - mean.size, 0)
+        self._mean = np.pad(mean.astype(np.float32), pixels)[np.newaxis]
+        self._scale = np.pad(scale.astype(np.float32), pixels, constant_values=1)[np.newaxis]
+        high = np.pad(np.full_like(mean, bound, np.float32), pixels, constant_values=np.inf)
+        self._high = high[np.newaxis]
         self._low = -self._high
 
     @property
     def size(self) -> int:
-        """Numbers of an observation, F."""
+        """Numbers of an observation, O."""
         return self._mean.size
 
     def apply(self, observation: Float32, *, out: Float32) -> Float32:
-        """Write normalised observations into `out` and return it; both [B, F] float32."""
+        """Write normalised observations into `out` [B, O] float32 and return it."""
         np.subtract(observation, self._mean, out=out)
         np.multiply(out, self._scale, out=out)
         np.maximum(out, self._low, out=out)

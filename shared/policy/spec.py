@@ -5,9 +5,9 @@ metadata (text by name) and the shapes of the arrays. The learner builds its net
 theirs, `nitro export` its graph, and admission counts its weights. Nothing here needs NumPy.
 
 Arrays: `policy.{i}.weight` and `policy.{i}.bias` of the layers i = 0, 1, ...; `log_std` [A] where
-the deviations are free; `observation_mean` [F] and `observation_scale` [F] where observations are
-normalised, and then bounded to +- the metadata's `observation_clip`. A network that is none of ours
-is one array `policy.graph` in place of layers: the bytes of an ONNX graph.
+the deviations are free; `observation_mean` [F] and `observation_scale` [F] where the last F numbers
+of observations are normalised, and then bounded to +- the metadata's `observation_clip`. A network
+that is none of ours is one array `policy.graph` in place of layers: the bytes of an ONNX graph.
 """
 
 import math
@@ -18,6 +18,7 @@ from typing import Literal, Self, get_args
 
 from shared.contracts.environment_spec import (
     EnvironmentSpec,
+    ObservationSpec,
 )
 from shared.hyperparameters.ars import ArsHyperparameters
 from shared.hyperparameters.common import ActionMapping, CommonHyperparameters, Hyperparameters
@@ -26,14 +27,17 @@ from shared.policy.blocks import (
     CONV_NETWORKS,
     Activation,
     Block,
-    ConvNetworkName,
     Dense,
     Graph,
+    ImageNetworkName,
     Layer,
+    Parts,
     Pixels,
     dense_blocks,
     image_blocks,
     layers_of,
+    network_for,
+    parts_block,
     recurrent_blocks,
 )
 from shared.policy.head import Head, PolicyError, expect
@@ -45,14 +49,17 @@ POLICY_FORMAT = "nitro-policy/1"
 GRAPH = "policy.graph"
 """Array of a network that is none of ours."""
 
-LayersName = ConvNetworkName | Literal["mlp"]
+LayersName = ImageNetworkName | Literal["mlp"]
 ACTION_MAPPINGS: tuple[ActionMapping, ...] = get_args(ActionMapping)
 ACTIVATIONS: dict[LayersName, tuple[Activation, ...]] = {
     "mlp": get_args(Activation),
-    **dict.fromkeys(CONV_NETWORKS, ("relu",)),
+    **dict.fromkeys((*CONV_NETWORKS, "small_cnn"), ("relu",)),
 }
 _SIZE = "[1-9][0-9]{0,6}"
-_IMAGE_SHAPE = re.compile(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}")
+_IMAGE = "[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){2}"
+_IMAGE_SHAPE = re.compile(_IMAGE)
+_IMAGE_SHAPES = re.compile(f"{_IMAGE}(;{_IMAGE}){{0,99}}")
+_NUMBERS = re.compile(f"0|{_SIZE}")
 _SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{0,2}}")
 _MAX_NUMBERS = 2**22
 """Of an observation or of outputs: an actor makes room for them before it has seen the graph."""
@@ -70,6 +77,8 @@ class PolicySpec:
     head: Head
     observation_clip: float | None = None
     """Bound of normalised observations; None where the network sees them as they are."""
+    num_normalised: int = 0
+    """How many of an observation's last numbers are; the others are pixels."""
     action_mapping: ActionMapping = "rescale"
     """How continuous actions reach the environment's bounds."""
 
@@ -82,40 +91,13 @@ class PolicySpec:
         """
         observation = environment.observation
         head = replace(Head.of(environment.action, rule), masked=environment.mask_size > 0)
-        network = "mlp"
-        blocks: tuple[Block, ...]
+        network, blocks = _chosen(observation, rule, head.num_outputs)
         clip = None
-        if isinstance(rule, CommonHyperparameters) and rule.network:
-            shape = observation.shape if observation.is_image else (math.prod(observation.shape),)
-            network = rule.network if rule.network in NETWORKS else "onnx"
-            blocks = (Graph(observation_shape=shape, outputs=head.num_outputs, size=0),)
-            if network in NETWORKS:
-                blocks = NETWORKS[network](shape, head.num_outputs)
-        elif isinstance(rule, PpoHyperparameters) and rule.recurrent != "none":
-            if observation.is_image:
-                raise ValueError(
-                    "its observations are images, and recurrent cells are for vectors: set "
-                    "hyperparameters.recurrent to none"
-                )
-            blocks = recurrent_blocks(
-                (math.prod(observation.shape), *rule.hidden_sizes),
-                rule.recurrent,
-                units=rule.recurrent_units,
-                outputs=head.num_outputs,
-                activation=rule.activation,
-                layer_norm=rule.layer_norm,
-            )
-        elif observation.is_image and isinstance(rule, CommonHyperparameters):
-            network = rule.image_network
-            blocks = image_blocks(rule.image_network, observation.shape, outputs=head.num_outputs)
-        else:
-            sizes = (math.prod(observation.shape), *rule.hidden_sizes, head.num_outputs)
-            blocks = dense_blocks(sizes, activation=rule.activation, layer_norm=rule.layer_norm)
         if (
             isinstance(rule, CommonHyperparameters | ArsHyperparameters)
             and rule.observation_normalisation
         ):
-            clip = None if observation.is_image else rule.observation_clip
+            clip = rule.observation_clip if observation.num_numbers else None
             if environment.mask_size and rule.observation_clip < 1:
                 raise ValueError(
                     "observation_clip: must be at least 1 where observations end with a mask"
@@ -125,6 +107,7 @@ class PolicySpec:
             blocks=blocks,
             head=head,
             observation_clip=clip,
+            num_normalised=observation.num_numbers if clip else 0,
             action_mapping=getattr(rule, "action_mapping", "rescale"),
         )
 
@@ -149,14 +132,18 @@ class PolicySpec:
             if not weights or not all(all(shape) and shape for shape in weights):
                 raise PolicyError(f"holds arrays {sorted(shapes)!r:.300}, which make no network")
             blocks, num_outputs = _blocks(network, metadata, weights), weights[-1][0]
-        clip = None
+        clip, normalised = None, 0
         if "observation_mean" in shapes or "observation_scale" in shapes:
             clip = _bound(metadata.get("observation_clip", ""))
+            normalised = math.prod(shapes.get("observation_mean", ()))
+            if network in ACTIVATIONS:
+                normalised = _num_numbers(blocks[0])
         spec = cls(
             network=network,
             blocks=blocks,
             head=Head.read(metadata, num_outputs),
             observation_clip=clip,
+            num_normalised=normalised,
             action_mapping=expect(
                 {"action_mapping": "rescale", **metadata}, "action_mapping", ACTION_MAPPINGS
             ),
@@ -187,6 +174,8 @@ class PolicySpec:
             return first.observation_shape
         if isinstance(first, Pixels):
             return first.image_shape
+        if isinstance(first, Parts):
+            return (sum(first.sizes),)
         assert isinstance(first, Dense), "what takes no images takes vectors"
         return (first.inputs,)
 
@@ -202,9 +191,8 @@ class PolicySpec:
         if self.head.log_std == "free":
             found["log_std"] = (self.head.size,)
         if self.observation_clip is not None:
-            found |= dict.fromkeys(
-                ("observation_mean", "observation_scale"), self.observation_shape
-            )
+            names = ("observation_mean", "observation_scale")
+            found |= dict.fromkeys(names, (self.num_normalised,))
         return found
 
     @property
@@ -229,31 +217,83 @@ class PolicySpec:
             if shapes[name] != shape:
                 raise PolicyError(f"{name} has shape {shapes[name]}, expected {shape}")
         seen, outputs = self.observation_shape, self.head.num_outputs
+        if self.num_normalised > seen[0] or (self.num_normalised and len(seen) > 1):
+            raise PolicyError(
+                f"observation_mean has shape ({self.num_normalised},), observations have {seen}"
+            )
         if self.head.masked and not (len(seen) == 1 and seen[0] >= outputs):
             raise PolicyError(f"observations of shape {seen} end with no mask of {outputs} choices")
 
     def metadata(self) -> dict[str, str]:
         """Return what a published policy says of its network."""
-        hidden = [block for block in self.layers[:-1] if isinstance(block, Dense)]
+        hidden = [block for block in self.blocks[:-1] if isinstance(block, Dense)]
         first = self.blocks[0]
         said = {"format": POLICY_FORMAT, "network": self.network, "activation": "relu"}
         if self.network not in ACTIVATIONS:
             its = sized_metadata(self.network, self.observation_shape, self.head.num_outputs)
             return {"format": POLICY_FORMAT, **its, **self.head.metadata()}
         if isinstance(first, Pixels):
-            said["image_shape"] = ",".join(map(str, self.observation_shape))
+            said["image_shape"] = _listed(first.image_shape)
         elif hidden:
             said["activation"] = hidden[-1].activation or "tanh"
             said |= {"layer_norm": "yes"} if hidden[-1].layer_norm else {}
+        if isinstance(first, Parts):
+            said["image_shapes"] = ";".join(map(_listed, first.image_shapes))
+            said["numbers"] = str(first.numbers)
         if self.recurrent:
             said["recurrent"] = self.recurrent.cell
         return said | self.head.metadata()
 
 
+def _chosen(
+    observation: ObservationSpec, rule: Hyperparameters, outputs: int
+) -> tuple[str, tuple[Block, ...]]:
+    """Return the name and the blocks of a job's network.
+
+    Raises:
+        ValueError: The observations have images that the network cannot take.
+    """
+    numbers = math.prod(observation.shape)
+    if isinstance(rule, CommonHyperparameters) and rule.network:
+        shape = observation.shape if observation.is_image else (numbers,)
+        if rule.network in NETWORKS:
+            return rule.network, NETWORKS[rule.network](shape, outputs)
+        return "onnx", (Graph(observation_shape=shape, outputs=outputs, size=0),)
+    if isinstance(rule, PpoHyperparameters) and rule.recurrent != "none":
+        if observation.has_images:
+            raise ValueError(
+                "its observations have images, and recurrent cells are for vectors: set "
+                "hyperparameters.recurrent to none"
+            )
+        return "mlp", recurrent_blocks(
+            (numbers, *rule.hidden_sizes),
+            rule.recurrent,
+            units=rule.recurrent_units,
+            outputs=outputs,
+            activation=rule.activation,
+            layer_norm=rule.layer_norm,
+        )
+    if observation.is_image and isinstance(rule, CommonHyperparameters):
+        network = network_for(rule.image_network, observation.shape)
+        return network, image_blocks(network, observation.shape, outputs=outputs)
+    name, inputs = "mlp", numbers
+    first: tuple[Block, ...] = ()
+    if observation.images and isinstance(rule, CommonHyperparameters):
+        parts = parts_block(rule.image_network, observation.images, observation.num_numbers)
+        name, first, inputs = rule.image_network, (parts,), parts.outputs
+    sizes = (inputs, *rule.hidden_sizes, outputs)
+    dense = dense_blocks(sizes, activation=rule.activation, layer_norm=rule.layer_norm)
+    return name, (*first, *dense)
+
+
 def sized_metadata(network: str, shape: tuple[int, ...], outputs: int) -> dict[str, str]:
     """Return what a published policy says of a network that its sizes make, or its graph is."""
-    text = ",".join(map(str, shape))
-    return {"network": network, "observation_shape": text, "num_outputs": str(outputs)}
+    said = {"network": network, "observation_shape": _listed(shape)}
+    return {**said, "num_outputs": str(outputs)}
+
+
+def _listed(sizes: tuple[int, ...]) -> str:
+    return ",".join(map(str, sizes))
 
 
 def _graph(metadata: Mapping[str, str], shapes: Shapes) -> Graph:
@@ -268,13 +308,20 @@ def _graph(metadata: Mapping[str, str], shapes: Shapes) -> Graph:
     if not re.fullmatch(_SIZE, outputs):
         raise PolicyError(f"num_outputs is {outputs!r:.80}, expected a number from 1")
     graph = Graph(
-        observation_shape=tuple(int(size) for size in shape.split(",")),
+        observation_shape=_sizes(shape),
         outputs=int(outputs),
         size=math.prod(shapes.get(GRAPH, ())),
     )
     if max(math.prod(graph.observation_shape), graph.outputs) > _MAX_NUMBERS:
         raise PolicyError(f"{shape} observations or {outputs} outputs are too many numbers")
     return graph
+
+
+def _num_numbers(first: Block) -> int:
+    """Return how many numbers of an observation are no pixels."""
+    if isinstance(first, Dense):
+        return first.inputs
+    return first.numbers if isinstance(first, Parts) else 0
 
 
 def _num_layers(shapes: Shapes) -> int:
@@ -292,8 +339,10 @@ def _blocks(
     Raises:
         PolicyError: The metadata says none.
     """
-    activation = expect(metadata, "activation", ACTIVATIONS[network])
-    norms = ("no", "yes") if network == "mlp" else ("no",)
+    shapes = metadata.get("image_shapes")
+    has_dense = network == "mlp" or shapes is not None
+    activation = expect(metadata, "activation", ACTIVATIONS["mlp" if has_dense else network])
+    norms = ("no", "yes") if has_dense else ("no",)
     layer_norm = expect({"layer_norm": "no", **metadata}, "layer_norm", norms) == "yes"
     cell = expect({"recurrent": "none", **metadata}, "recurrent", CELLS)
     if cell != "none":
@@ -311,14 +360,40 @@ def _blocks(
     if network == "mlp":
         sizes = (weights[0][-1], *(shape[0] for shape in weights))
         return dense_blocks(sizes, activation=activation, layer_norm=layer_norm)
-    text = metadata.get("image_shape", "")
-    if not _IMAGE_SHAPE.fullmatch(text):
-        raise PolicyError(f"image_shape is {text!r:.80}, expected channels,height,width")
     try:
-        shape = tuple(int(size) for size in text.split(","))
-        return image_blocks(network, shape, outputs=weights[-1][0])
+        if shapes is not None:
+            seen = _parts(network, shapes, metadata.get("numbers", ""))
+            behind = weights[len(layers_of((seen,))) :]
+            if not behind:
+                raise PolicyError(f"has {len(weights)} layers, too few for images {shapes!r:.80}")
+            sizes = (seen.outputs, *(shape[0] for shape in behind))
+            return (seen, *dense_blocks(sizes, activation=activation, layer_norm=layer_norm))
+        text = metadata.get("image_shape", "")
+        if not _IMAGE_SHAPE.fullmatch(text):
+            raise PolicyError(f"image_shape is {text!r:.80}, expected channels,height,width")
+        return image_blocks(network, _sizes(text), outputs=weights[-1][0])
     except ValueError as error:
         raise PolicyError(str(error)) from error
+
+
+def _parts(network: LayersName, shapes: str, numbers: str) -> Parts:
+    """Return the block of several images and numbers.
+
+    Raises:
+        ValueError: The texts say none.
+    """
+    if network not in CONV_NETWORKS or not _IMAGE_SHAPES.fullmatch(shapes):
+        raise PolicyError(
+            f"image_shapes is {shapes!r:.80} of {network}, expected channels,height,width with "
+            f"semicolons between images, of one of {CONV_NETWORKS}"
+        )
+    if not _NUMBERS.fullmatch(numbers):
+        raise PolicyError(f"numbers is {numbers!r:.80}, expected a number from 0")
+    return parts_block(network, [_sizes(text) for text in shapes.split(";")], int(numbers))
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split(","))
 
 
 def _bound(text: str) -> float:

@@ -130,7 +130,29 @@ class Picture(OddEnvironment):
         return picture
 
 
+class Eyes(OddEnvironment):
+    """Two pictures of different sizes, each with one of the numbers, beside other parts."""
+
+    action_space = Discrete(2)
+    observation_space = Dict(
+        left=Box(0, 255, (40, 48, 3), np.uint8),
+        right=Box(0, 255, (36, 36), np.uint8),
+        state=Box(-9, 9, (3,), np.float32),
+        second=Discrete(3),
+    )
+
+    def _observation(self) -> Any:
+        super()._observation()
+        first, second = self.wanted
+        left = np.zeros((40, 48, 3), np.uint8)
+        left[:, :, second] = 255
+        right = np.full((36, 36), 255 * first, np.uint8)
+        state = np.array([first, second, 1], np.float32)
+        return {"left": left, "right": right, "state": state, "second": second}
+
+
 gymnasium.register("Odd/Odd-v0", entry_point=f"{__name__}:OddEnvironment")
 gymnasium.register("Odd/Picture-v0", entry_point=f"{__name__}:Picture")
 gymnasium.register("Odd/Forbidding-v0", entry_point=f"{__name__}:Forbidding")
 gymnasium.register("Odd/TwoParts-v0", entry_point=f"{__name__}:TwoParts")
+gymnasium.register("Odd/Eyes-v0", entry_point=f"{__name__}:Eyes")

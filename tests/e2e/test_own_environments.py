@@ -109,6 +109,24 @@ def test_pictures_are_seen_with_their_channels_first(
     assert export_run(runs / job.job_id, tmp_path / "out").largest_difference == 0
 
 
+@pytest.mark.parametrize("algorithm", ["ppo", "impact", "impala"])
+def test_pictures_beside_other_parts_are_learned_from(
+    client: NitroClient, runs: Path, tmp_path: Path, algorithm: str
+) -> None:
+    job = odd(
+        client,
+        "Odd/Eyes-v0",
+        algorithm=algorithm,
+        hyperparameters={"observation_normalisation": algorithm == "ppo"},
+        evaluation={"every_rounds": 1, "episodes": 1},
+    )
+    assert (job.status, job.error) == ("succeeded", None)
+    observation = job.described_environment.observation
+    assert observation.images == ((3, 40, 48), (1, 36, 36))
+    assert (observation.shape, observation.dtype) == ((7062,), "float32")
+    assert export_run(runs / job.job_id, tmp_path / "out").largest_difference == 0
+
+
 def test_episodes_that_are_not_finite_are_dropped_and_counted(
     client: NitroClient, system: LocalSystem, runs: Path
 ) -> None:

@@ -200,7 +200,7 @@ def possible_learners(spec: JobSpec) -> set[LearnerKind]:
 
 def learner_in(spec: JobSpec, environment: EnvironmentSpec) -> LearnerKind:
     """Return the learner that a job has in its environment."""
-    return learner_kind(spec.learner, images=environment.observation.is_image)
+    return learner_kind(spec.learner, images=environment.observation.has_images)
 
 
 def _event_errors(spec: JobSpec) -> Iterator[FieldError]:

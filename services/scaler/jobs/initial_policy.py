@@ -49,8 +49,11 @@ def initial_policy_errors(
 
 def _observed(environment: EnvironmentSpec) -> str:
     observation = environment.observation
-    if observation.is_image:
-        return f"{list(observation.shape)} of {observation.dtype}"
+    if observation.has_images:
+        images = [list(image) for image in observation.images]
+        return (
+            f"{list(observation.shape)} of {observation.dtype}{f', images {images}' * bool(images)}"
+        )
     return f"[{math.prod(observation.shape)}]"
 
 

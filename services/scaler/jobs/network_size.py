@@ -3,7 +3,6 @@
 Images that do not fit the network, and policies that are too large for actors, are refused.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -51,11 +50,11 @@ def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fiel
         yield FieldError(field="env_id", message=f"env_id {spec.env_id!r}: {error}")
         return
     # The mean and scale of observations travel with the weights.
-    scale = 0 if environment.observation.is_image else 2 * math.prod(environment.observation.shape)
+    scale = 2 * environment.observation.num_numbers
     needed = 4 * (weights + scale) + POLICY_HEADER_BYTES
     if needed > MAX_POLICY_BYTES:
         field, remedy = "hyperparameters.hidden_sizes", "lower them"
-        if environment.observation.is_image:
+        if environment.observation.has_images:
             field, remedy = "env_id", "use smaller images or fewer actions"
         message = (
             f"a policy of {weights} weights for {spec.env_id} takes {needed / _MB:.1f} MB, actors "
@@ -93,7 +92,7 @@ def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fie
 
 def _not_on_functions(rule: Hyperparameters, environment: EnvironmentSpec) -> str | None:
     """Return what functions cannot compute of a network; None if they can."""
-    if environment.observation.is_image:
+    if environment.observation.has_images:
         return "observes images: a convolutional network needs a GPU or torch, which functions lack"
     if not isinstance(environment.action, ContinuousActionSpec):
         return "has discrete actions: they compute gradients of Gaussian policies only"

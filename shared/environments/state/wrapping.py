@@ -13,6 +13,7 @@ from shared.environments.adapters import (
     PartsObservation,
     VectorObservation,
 )
+from shared.environments.as_image import AsImage
 from shared.environments.bound_action import BoundAction
 from shared.environments.leave_out import LeaveOut
 from shared.environments.state.keeper import (
@@ -103,6 +104,7 @@ WRAPPERS: dict[type, Keeper] = {
     wrappers.OrderEnforcing: Keeper(_get_order, _set_order),
     wrappers.PassiveEnvChecker: Keeper(STATELESS.get, _set_checked),
     ActionMask: STATELESS,
+    AsImage: STATELESS,
     BoundAction: STATELESS,
     LeaveOut: STATELESS,
     wrappers.ClipReward: STATELESS,

@@ -74,7 +74,7 @@ CASES: list[Case] = [
 def network_of(case: Case) -> ConvActorCritic:
     last = case.layers[-1]
     assert isinstance(last, Dense)
-    network = ConvActorCritic(case, Dense(inputs=last.inputs, outputs=1))
+    network = ConvActorCritic(case, (Dense(inputs=last.inputs, outputs=1),))
     network.flatten(dtype=torch.float64)
     noise = torch.randn(
         network.flat.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64

@@ -70,6 +70,7 @@ NATURE = {"network": "nature_cnn", "activation": "relu", "image_shape": "3,40,44
 NATURE_SHAPES = ((32, 3, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 128), (5, 512))
 PAPER = {"network": "paper_cnn", "activation": "relu", "image_shape": "4,42,50"}
 PAPER_SHAPES = ((16, 4, 8, 8), (32, 16, 4, 4), (256, 32, 6, 7), (5, 256))
+SMALL_SHAPES = ((16, 1, 2, 2), (32, 16, 2, 2), (64, 32, 2, 2), (128, 1536))
 CASES: dict[str, tuple[dict[str, Any], dict[str, str], tuple[int, ...], ActionSpec]] = {
     "state-dependent, rescaled": (
         layers((8, 4), (8, 8), (4, 8)),
@@ -173,7 +174,40 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, str], tuple[int, ...], ActionSp
         (4, 42, 50),
         DiscreteActionSpec(n=5),
     ),
+    "a small image": (
+        layers((16, 3, 2, 2), *SMALL_SHAPES[1:3], (128, 1024), (5, 128)),
+        metadata("categorical", "none")
+        | {"network": "small_cnn", "activation": "relu", "image_shape": "3,7,7"},
+        (3, 7, 7),
+        DiscreteActionSpec(n=5),
+    ),
+    "two images and numbers, normalised": (
+        {
+            **layers(*NATURE_SHAPES[:-1], *SMALL_SHAPES, (8, 644), (2, 8)),
+            **NORMALISED,
+            "log_std": np.zeros(2, np.float32),
+        },
+        metadata("gaussian", "free", action_mapping="clip", observation_clip="5.0")
+        | {"network": "nature_cnn", "image_shapes": "3,40,44;1,7,9", "numbers": "4"},
+        (5347,),
+        CONTINUOUS,
+    ),
+    "an image of bytes, masked": (
+        layers(*PAPER_SHAPES[:-1], (6, 265), (5, 6)),
+        metadata("categorical", "none", mask="yes", layer_norm="yes")
+        | {"network": "paper_cnn", "image_shapes": "4,42,50", "numbers": "9"},
+        (8409,),
+        DiscreteActionSpec(n=5),
+    ),
+    "images alone": (
+        layers(*SMALL_SHAPES, *SMALL_SHAPES, (5, 256)),
+        metadata("categorical", "none")
+        | {"network": "paper_cnn", "image_shapes": "1,7,9;1,7,9", "numbers": "0"},
+        (126,),
+        DiscreteActionSpec(n=5),
+    ),
 }
+BYTES = {name for name, case in CASES.items() if len(case[2]) > 1} | {"an image of bytes, masked"}
 
 
 def environment_of(observation: ObservationSpec, action: ActionSpec) -> EnvironmentSpec:
@@ -188,8 +222,14 @@ def environment_of(observation: ObservationSpec, action: ActionSpec) -> Environm
 
 def exported(tmp_path: Path, name: str) -> tuple[Path, ExportReport]:
     arrays, meta, shape, action = CASES[name]
-    dtype: Any = "float32" if len(shape) == 1 else "uint8"
-    spec = ObservationSpec(shape=shape, dtype=dtype, action_mask="mask" in meta)
+    spec = ObservationSpec.model_validate(
+        {
+            "shape": shape,
+            "dtype": "uint8" if name in BYTES else "float32",
+            "images": images_of(meta),
+            "action_mask": "mask" in meta,
+        }
+    )
     environment = environment_of(spec, action)
     folder = write_checkpoint(
         tmp_path, next_round=4, policy=codec.encode(arrays, meta), environment=environment
@@ -197,11 +237,24 @@ def exported(tmp_path: Path, name: str) -> tuple[Path, ExportReport]:
     return folder, export_run(folder, tmp_path / "out")
 
 
-def forbid_one(name: str, observation: NDArray[np.float32]) -> None:
-    """Let the ends of masked observations # [N, 9] each forbid one of five actions."""
+def images_of(meta: dict[str, str]) -> list[list[int]]:
+    images = meta.get("image_shapes", "").split(";")
+    return [[int(size) for size in image.split(",")] for image in images if image]
+
+
+def observations(name: str, rng: np.random.Generator, count: int) -> NDArray[Any]:
+    """Random ones; masks at their ends each forbid one of five actions."""
+    _, meta, shape, _ = CASES[name]
+    if name in BYTES:
+        rows: NDArray[Any] = rng.integers(0, 256, (count, *shape), np.uint8)
+    else:
+        rows = rng.standard_normal((count, *shape), np.float32) * 4
+        pixels = sum(int(np.prod(image)) for image in images_of(meta))
+        rows[:, :pixels] = rng.integers(0, 256, (count, pixels))
     if "masked" in name:
-        observation[:, 4:] = 1
-        observation[np.arange(len(observation)), 4 + np.arange(len(observation)) % 5] = 0
+        rows[:, -5:] = 1
+        rows[np.arange(count), -5 + np.arange(count) % 5] = 0
+    return rows
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -209,14 +262,10 @@ def test_the_graph_acts_as_the_policy_of_the_run_and_as_the_exported_one(
     name: str, tmp_path: Path
 ) -> None:
     folder, report = exported(tmp_path, name)
-    _, _, shape, action = CASES[name]
+    action = CASES[name][3]
     session = onnxruntime.InferenceSession(tmp_path / "out" / "policy.onnx")
     rng = np.random.default_rng(9)
-    if len(shape) > 1:
-        observation: NDArray[Any] = rng.integers(0, 256, (40, *shape), np.uint8)
-    else:
-        observation = rng.standard_normal((40, *shape), np.float32) * 4
-        forbid_one(name, observation)
+    observation = observations(name, rng, 40)
     # As docs/environments.md shows it.
     payload = codec.decode_raw((tmp_path / "out" / "policy.safetensors").read_bytes())
     exported_policy = load_policy(payload.arrays, payload.metadata)
@@ -242,7 +291,11 @@ def test_the_graph_acts_as_the_policy_of_the_run_and_as_the_exported_one(
 
 
 def test_every_block_of_a_policy_is_among_these_cases() -> None:
-    heads = {(meta["network"], meta["activation"]) for _, meta, _, _ in CASES.values()}
+    heads = {
+        (meta["network"], meta["activation"])
+        for _, meta, _, _ in CASES.values()
+        if "image_shapes" not in meta  # whose other layers are those of an mlp
+    }
     assert heads == {(network, each) for network, known in ACTIVATIONS.items() for each in known}
     kinds = {f"{meta['distribution']}/{meta['log_std']}" for _, meta, _, _ in CASES.values()}
     assert kinds == set(KINDS)
@@ -309,12 +362,7 @@ def test_the_exported_module_acts_alike_with_numpy_alone(name: str, tmp_path: Pa
     exec(compile(tree, "policy.py", "exec"), there)
     policy = there["Policy"](tmp_path / "out" / "policy.safetensors")
     ours = read_policy(folder)[1]
-    _, _, shape, action = CASES[name]
-    rng = np.random.default_rng(1)
-    seen = rng.standard_normal((20, *shape), np.float32)
-    forbid_one(name, seen)
-    if len(shape) > 1:
-        seen = rng.integers(0, 256, (20, *shape)).astype(np.float32)
+    seen = observations(name, np.random.default_rng(1), 20).astype(np.float32)
     first = policy.act(seen)
     policy.reset()
     for rows in (seen, seen[::-1]):  # a recurrent policy remembers the first

@@ -146,10 +146,13 @@ def test_a_part_that_is_not_what_its_space_says_is_named(gives: Any, says: str) 
         ),
         (Dict(see=VECTOR, action_mask=MultiBinary(3)), r"mask of these .*MultiBinary\(2\)", (3,)),
         (Dict(see=VECTOR, action_mask=Discrete(2)), r"mask of these .*MultiBinary\(2\)", (3,)),
-        (Dict(state=VECTOR, eyes=Dict(left=CAMERA)), "part eyes.left is a picture", (3, 64, 64)),
-        (Tuple((VECTOR, CAMERA)), "part 1 is a picture", (3, 64, 64)),
+        (
+            Dict(state=VECTOR, eyes=Box(0, 255, (2, 2, 64, 64, 3), np.uint8)),
+            "part eyes has 5 axes",
+            (3,),
+        ),
     ],
-    ids=["words", "mask of others", "a choice", "cameras", "a camera"],
+    ids=["words", "mask of others", "a choice", "stacks of stacks"],
 )
 def test_what_is_no_vector_is_refused_with_the_wrapper_that_leaves_it_out(
     space: Space[Any], says: str, size: tuple[int, ...]
@@ -159,6 +162,103 @@ def test_what_is_no_vector_is_refused_with_the_wrapper_that_leaves_it_out(
     advised = re.search(r'wrappers=\[\{"name": "LeaveOut", "kwargs": \{"parts": "(.*)"\}\}\]', text)
     assert advised is not None
     assert described(space, leave_out(advised[1])).observation.shape == size
+
+
+WIDE = Box(0, 255, (2, 40, 48), np.uint8)
+SMALL = Box(0, 255, (5, 6), np.uint8)
+
+
+def turned(image: Any) -> Any:
+    return np.moveaxis(image, -1, 0).reshape(-1)
+
+
+@pytest.mark.parametrize(
+    ("space", "wrappers", "images", "dtype", "row"),
+    [
+        (
+            Dict(a=VECTOR, eye=CAMERA, far=WIDE, turn=Discrete(3, start=1)),
+            (),
+            ((3, 64, 64), (2, 40, 48)),
+            "float32",
+            lambda o: [turned(o["eye"]), o["far"].reshape(-1), o["a"], np.eye(3)[o["turn"] - 1]],
+        ),
+        (
+            Tuple((MultiBinary(2), Dict(eye=CAMERA, near=SMALL))),
+            (),
+            ((3, 64, 64),),
+            "uint8",
+            lambda o: [turned(o[1]["eye"]), o[0], o[1]["near"].reshape(-1)],
+        ),
+        (
+            Dict(near=SMALL, state=VECTOR),
+            (WrapperRef(name="AsImage", kwargs={"parts": "near"}),),
+            ((1, 5, 6),),
+            "float32",
+            lambda o: [o["near"].reshape(-1), o["state"]],
+        ),
+        (
+            Dict(action_mask=MultiBinary(2), eye=WIDE),
+            (),
+            ((2, 40, 48),),
+            "uint8",
+            lambda o: [o["eye"].reshape(-1), o["action_mask"]],
+        ),
+    ],
+    ids=["two images", "bytes and choices", "a small image", "a mask"],
+)
+def test_images_come_first_and_the_other_parts_follow_them(
+    space: Space[Any], wrappers: Any, images: Any, dtype: str, row: Any
+) -> None:
+    ref = EnvironmentRef(env_id=_NAME, wrappers=wrappers)
+
+    class Allowing(Parts):
+        def given(self) -> Any:
+            seen = super().given()
+            if "action_mask" in self.observation_space.spaces:  # type: ignore[attr-defined]
+                seen["action_mask"][0] = 1
+            return seen
+
+    with registered(lambda: Allowing(space)):
+        spec = describe(ref).observation
+        env = make_environment(ref)
+    space.seed(7)
+    given = space.sample()
+    if isinstance(space, Dict) and "action_mask" in space.spaces:
+        given["action_mask"][0] = 1
+    expected = np.concatenate(row(given))
+    assert (spec.images, spec.dtype, spec.shape) == (images, dtype, expected.shape)
+    assert (spec.is_image, spec.has_images) == (False, True)
+    seen, _ = env.reset(seed=7)
+    np.testing.assert_array_equal(seen, expected)
+    assert str(seen.dtype) == dtype
+    assert env.observation_space.contains(seen)
+
+
+def test_a_small_image_alone_is_one_where_a_job_says_so() -> None:
+    assert described(SMALL).observation.shape == (30,)
+    spec = described(Box(0, 255, (5, 6, 3), np.uint8), WrapperRef(name="AsImage")).observation
+    assert (spec.shape, spec.is_image, spec.images) == ((3, 5, 6), True, ())
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ("eye", "observations have no part 'eye'; there are: near, state, tiny"),
+        ("near,state", r"part state is Box\(-1.0, 1.0, \(3,\), float32\); images are uint8"),
+        ("tiny", "part tiny is .*with sides from 4 pixels"),
+    ],
+)
+def test_parts_that_are_no_images_are_named(names: str, says: str) -> None:
+    space = Dict(near=SMALL, state=VECTOR, tiny=Box(0, 255, (3, 9), np.uint8))
+    with pytest.raises(UnsupportedEnvironment, match=f"AsImage cannot be .*{says}"):
+        described(space, WrapperRef(name="AsImage", kwargs={"parts": names}))
+
+
+@pytest.mark.parametrize("eye", [np.zeros((64, 64), np.uint8), np.zeros((64, 64, 3), np.float32)])
+def test_an_image_that_is_not_what_its_space_says_is_named(eye: Any) -> None:
+    made = Broken(Dict(eye=CAMERA, state=VECTOR), {"eye": eye, "state": np.zeros(3, np.float32)})
+    with registered(lambda: made), pytest.raises(UnsupportedEnvironment, match="part eye: .*shape"):
+        describe(EnvironmentRef(env_id=_NAME))
 
 
 def test_observations_that_are_too_large_are_refused() -> None:

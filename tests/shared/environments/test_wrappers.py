@@ -75,7 +75,7 @@ def test_wrapped_environments_step_as_gymnasiums_do(ours: EnvironmentRef, wrap: 
     ("wrong", "message"),
     [
         (ref("TimeAware"), r"wrappers\.0\.name 'TimeAware' is no registered wrapper; did you mean"),
-        (ref("xyzzy"), "there are: ActionMask, BoundAction, ClipReward, "),
+        (ref("xyzzy"), "there are: ActionMask, AsImage, BoundAction, ClipReward, "),
         (ref("os.system"), "is no registered wrapper"),
         (
             ref("TimeAwareObservation", ("FrameStackObservation", {"size": 3})),
