@@ -1,4 +1,4 @@
-"""`nitro check-env`: whether an environment's episodes can continue in another process."""
+"""`nitro check-env`: what a policy sees, and whether episodes can continue in another process."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,7 +50,7 @@ def check_env(
     as_json: AsJson = False,
     environment_packages: EnvironmentPackages = None,
 ) -> None:
-    """Check whether an environment's episodes can continue in another process.
+    """Check what a policy sees of an environment, and whether its episodes can continue elsewhere.
 
     Plays random actions twice: undisturbed, and passed between environments as saved states. If
     states cannot be saved, it repeats episodes by their seeds and actions. The exit code is 0 if
@@ -76,7 +76,10 @@ def check_env(
 
 
 def _tried(job: "JobSpec", *, steps: int, seed: int) -> "GoingOnReport":
+    from contextlib import closing
+
     from nitro.cli.going_on_report import GoingOnReport, queued
+    from shared.environments.adapters import what_is_seen
     from shared.environments.building import describe, make_environment
     from shared.environments.spaces import UnsupportedEnvironment
     from shared.environments.state.compliance import check_compliance
@@ -92,6 +95,8 @@ def _tried(job: "JobSpec", *, steps: int, seed: int) -> "GoingOnReport":
         with foreign_code():
             saved = check_compliance(make, num_steps=steps, seed=seed)
             environment = describe(ref)
+            with closing(make()) as env:
+                seen = what_is_seen(env)
             if not environment.keeps_state:
                 repeated = try_repeating(make, most_steps=steps, most_s=_REPEATING_S)
     except UnsupportedEnvironment as error:
@@ -102,5 +107,9 @@ def _tried(job: "JobSpec", *, steps: int, seed: int) -> "GoingOnReport":
             exit_code=EXIT_FAILED,
         ) from error
     return GoingOnReport(
-        environment=environment, job=queued(job, environment), saved=saved, repeated=repeated
+        environment=environment,
+        job=queued(job, environment),
+        saved=saved,
+        repeated=repeated,
+        seen=seen,
     )

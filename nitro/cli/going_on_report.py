@@ -1,4 +1,4 @@
-"""The report of `nitro check-env`: how episodes continue, why, and how a job uses them."""
+"""The report of `nitro check-env`: what is seen, how episodes continue, why, and a job's use."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -32,6 +32,8 @@ class GoingOnReport:
     saved: Compliance
     repeated: Repetition | None
     """None if the state can be saved, so nothing needs repeating."""
+    seen: str
+    """What a policy sees of an observation."""
 
     @property
     def how(self) -> How:
@@ -105,6 +107,7 @@ class GoingOnReport:
         """Return what `--json` prints."""
         return {
             "env_id": self.environment.env_id,
+            "seen": self.seen,
             "how": self.how,
             "why": self.why,
             "job": self.what_a_job_does,
@@ -116,6 +119,7 @@ class GoingOnReport:
         """Format it for people."""
         table = Table(show_header=False, title=self.environment.env_id, title_justify="left")
         rows = {
+            "a policy sees": self.seen,
             "episodes are": self.how,
             "they go on": self.why,
             "a job": self.what_a_job_does,

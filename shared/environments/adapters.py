@@ -82,6 +82,19 @@ class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
         rows = [_row(part, observation) for part in self._parts]
         return np.concatenate(rows).astype(self._dtype, copy=False)
 
+    def in_words(self) -> str:
+        """Return which parts are in the row, with the numbers of each."""
+        sizes = [(part, part.bounds[0].shape) for part in self._parts]
+        images = [f"{part.name} {_size(shape)}" for part, shape in sizes if part.is_image]
+        rest = [(part.name, shape[0]) for part, shape in sizes if not part.is_image]
+        listed = ", ".join(f"{name} {count}" if name else f"{count}" for name, count in rest)
+        said = [f"images through filters of their own: {', '.join(images)}"] if images else []
+        if rest:
+            count = _numbers(sum(count for _, count in rest))
+            said.append(f"{count} in a row: {listed}")
+        kind = "bytes" if self._dtype == np.uint8 and images else "float32"
+        return f"{'; then '.join(said)} ({kind})"
+
     def _require_choice(self, observation: NDArray[Any]) -> None:
         if not self.masks:
             return
@@ -100,11 +113,35 @@ def _ends_of_choices(space: Space[Any]) -> tuple[int, ...]:
 
 def has_mask(env: Env) -> bool:
     """Whether the end of an adapted environment's observations says which actions are allowed."""
+    row = _row_of_parts(env)
+    return row is not None and row.masks
+
+
+def what_is_seen(env: Env) -> str:
+    """Return in words what a policy sees of an adapted environment, part by part."""
+    row, shape = _row_of_parts(env), env.observation_space.shape or ()
+    if row is not None:
+        return row.in_words()
+    if is_image(env.observation_space):
+        return f"an image {_size(shape)} (channels, height, width) of bytes, through filters"
+    return f"{_numbers(shape[0])} in a row"
+
+
+def _row_of_parts(env: Env) -> PartsObservation | None:
+    """Return the layer of an adapted environment that puts parts into a row, if there is one."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, PartsObservation):
-            return env.masks
+            return env
         env = env.env
-    return False
+    return None
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _numbers(count: int) -> str:
+    return f"{count:,} number{'s' * (count != 1)}"
 
 
 def sampled_action(env: Env, observation: NDArray[Any], space: Space[Any] | None = None) -> Any:

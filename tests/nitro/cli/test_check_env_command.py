@@ -74,6 +74,7 @@ def test_an_environment_that_is_kept_ends_with_0() -> None:
     result = check_env("CartPole-v1", "--steps", "100")
     assert result.exit_code == 0, result.output
     assert "yes, bit for bit" in result.output
+    assert "4 numbers in a row" in result.output
     assert "100 steps" in result.output
 
 

@@ -1,4 +1,4 @@
-"""Observations of several parts: one vector, as Gymnasium flattens them; advice elsewhere works."""
+"""Observations of several parts: images first, then the vector that Gymnasium makes of the rest."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from gymnasium.spaces import (
 )
 
 from shared.contracts.job_spec import EnvironmentRef, WrapperRef
+from shared.environments.adapters import what_is_seen
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
 
@@ -232,6 +233,28 @@ def test_images_come_first_and_the_other_parts_follow_them(
     np.testing.assert_array_equal(seen, expected)
     assert str(seen.dtype) == dtype
     assert env.observation_space.contains(seen)
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        (
+            Dict(eyes=Dict(left=CAMERA, right=WIDE), state=VECTOR, turn=Discrete(4)),
+            "images through filters of their own: eyes.left 3x64x64, eyes.right 2x40x48; then "
+            "7 numbers in a row: state 3, turn 4 (float32)",
+        ),
+        (Dict(eye=CAMERA), "images through filters of their own: eye 3x64x64 (bytes)"),
+        (Dict(near=SMALL, turn=Discrete(2)), "32 numbers in a row: near 30, turn 2 (float32)"),
+        (Discrete(3), "3 numbers in a row: 3 (float32)"),
+        (VECTOR, "3 numbers in a row"),
+        (CAMERA, "an image 3x64x64 (channels, height, width) of bytes, through filters"),
+        (Box(0, 1, (1,), np.float32), "1 number in a row"),
+    ],
+    ids=str,
+)
+def test_what_a_policy_sees_is_told_part_by_part(space: Space[Any], said: str) -> None:
+    with registered(lambda: Parts(space)):
+        assert what_is_seen(make_environment(EnvironmentRef(env_id=_NAME))) == said
 
 
 def test_a_small_image_alone_is_one_where_a_job_says_so() -> None:
