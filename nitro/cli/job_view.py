@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.table import Table
 
 from nitro.errors import CommandError
-from nitro.runs.summary import cost_text, duration, number, wait_text
+from nitro.runs.summary import cost_text, duration, number, progress_text, wait_text
 from nitro.spec.scaling_option import scaling_name
 from nitro.tables import columns_table, facts_table
 from shared.contracts.billing import JobCost
@@ -36,7 +36,10 @@ def jobs_table(jobs: Sequence[JobSummary], *, width: int) -> Table:
     columns: dict[str, Sequence[str]] = {
         "job": [job.job_id for job in jobs],
         "status": [job.status for job in jobs],
-        "round": [f"{job.round}/{job.max_rounds}" for job in jobs],
+        "round": [
+            progress_text(job.round, job.max_rounds, job.env_steps, job.ending_steps)
+            for job in jobs
+        ],
         "return": [number(job.last_return) for job in jobs],
         "USD": [f"{job.spent_usd:.4f}" for job in jobs],
         "date": [_time(job.created_at, "%m-%d %H:%M") for job in jobs],
@@ -63,7 +66,7 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         ("started", _time(job.started_at)),
         ("finished", _time(job.finished_at)),
         ("round", f"{progress.rounds} of {spec.stop.told_rounds}"),
-        ("environment steps", f"{progress.env_steps:,}"),
+        ("environment steps", f"{progress.env_steps:,}" + _of_steps(spec.stop)),
         ("return", f"last {number(progress.last_return)}   best {number(progress.best_return)}"),
         *_bill(job, cost),
         ("algorithm", f"{spec.algorithm} ({spec.preset}), seed {spec.seed}"),
@@ -74,6 +77,10 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         *((("error", job.error),) if job.error else ()),
     ]
     return facts_table(facts)
+
+
+def _of_steps(stop: StopRule) -> str:
+    return "" if stop.max_env_steps is None else f" of {stop.max_env_steps:,}"
 
 
 def _learner(job: Job) -> str:

@@ -92,6 +92,10 @@ def resume(
     job_id: JobName,
     *,
     rounds: Annotated[int | None, typer.Option(help="New, higher number of rounds.", min=1)] = None,
+    total_steps: Annotated[
+        str | None,
+        typer.Option(metavar="STEPS", help="New, higher number of steps, if steps end it."),
+    ] = None,
     budget_usd: Annotated[
         float | None, typer.Option("--budget-usd", help="New, higher budget.")
     ] = None,
@@ -106,15 +110,18 @@ def resume(
 ) -> None:
     """Continue a job from its last checkpoint.
 
-    To continue a job that finished all its rounds, add --rounds.
+    To continue a job that finished all its rounds, add --rounds. If steps ended it, add
+    --total-steps.
     """
     from nitro.client.naming import find_job
+    from nitro.spec.total_steps import parse_steps
 
     with _client(api_url, runs_dir) as client:
         job = client.resume(
             find_job(client, job_id),
             budget_usd=budget_usd,
             max_rounds=rounds,
+            max_env_steps=None if total_steps is None else parse_steps(total_steps),
             max_wall_s=max_wall_s,
             from_scratch=from_scratch,
             fresh_schedule=fresh_schedule,

@@ -138,7 +138,9 @@ class _SeedsView:
             self._live.update(progress_table(snapshots, width=self._console.width))
             return
         for seed, snapshot in snapshots.items():
-            done = _TENTHS * snapshot.finished_rounds // snapshot.job.spec.stop.max_rounds
+            progress = snapshot.job.progress
+            share = snapshot.job.spec.stop.share_done(progress.rounds, progress.env_steps)
+            done = int(_TENTHS * share)
             if self._told.get(seed) != (snapshot.job.status, done):
                 self._told[seed] = (snapshot.job.status, done)
                 self.note("  ".join(f"{name} {cell}" for name, cell in _cells(snapshot).items()))

@@ -22,6 +22,7 @@ from nitro.local.access import Api
 from nitro.local.left_over import UNFINISHED, end_left_over, stop_left_over
 from nitro.local.own_environments import keep_packages, require_admitted_here
 from nitro.runs.reading import find_run, read_job
+from nitro.runs.summary import more_of
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.earlier_policy import earlier_policy
 from nitro.spec.short_forms import written_out
@@ -103,14 +104,15 @@ def with_job(
         )
         return replace(request, spec=spec)
     limits = {name: given.pop(f"stop.{name}", None) for name in _LIMITS}
-    others = {"--set": assignments, "--spec": spec_file, "--total-steps": total_steps}
+    limits["max_env_steps"] = None if total_steps is None else parse_steps(total_steps)
+    others = {"--set": assignments, "--spec": spec_file}
     others["--idempotency-key"] = request.idempotency_key
     named = [*given, *(option for option, value in others.items() if value)]
     if named:
         raise CommandError(
             f"--resume: {', '.join(named)} cannot change in a job that continues; only --rounds, "
-            "--budget-usd, --max-wall-s and --fresh-schedule can be added, and --init-from starts "
-            "a new job from the policy"
+            "--total-steps, --budget-usd, --max-wall-s and --fresh-schedule can be added, and "
+            "--init-from starts a new job from the policy"
         )
     return replace(request, limits=limits)
 
@@ -208,11 +210,11 @@ def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
             fresh_schedule=request.fresh_schedule,
         )
     except ApiError as error:
-        if "max_rounds" not in {each.field for each in error.problem.errors}:
+        if not {"max_rounds", "max_env_steps"} & {each.field for each in error.problem.errors}:
             raise
-        more = 2 * api.client.get(request.resume).spec.stop.max_rounds
-        command = api.place.command("train", "--resume", request.resume, "--rounds", more)
-        raise CommandError(f"--rounds: {error}\nfor example: {command}") from error
+        option, more = more_of(api.client.get(request.resume))
+        command = api.place.command("train", "--resume", request.resume, option, more)
+        raise CommandError(f"{option}: {error}\nfor example: {command}") from error
 
 
 def _watch(

@@ -170,21 +170,29 @@ class NitroClient(Looking):
         *,
         budget_usd: float | None = None,
         max_rounds: int | None = None,
+        max_env_steps: int | None = None,
         max_wall_s: float | None = None,
         from_scratch: bool = False,
         fresh_schedule: bool = False,
     ) -> Job:
         """Continue a job from its last checkpoint; limits can only rise.
 
-        This continues stopped and failed jobs, and finished jobs with more rounds. If a job's
+        This continues stopped and failed jobs, and finished jobs with more rounds or
+        steps. If a job's
         checkpoints are gone, `from_scratch` repeats all rounds. A decaying step size stays at its
         last value, unless `fresh_schedule` restarts the decay.
 
         Raises:
             CommandError: A limit is out of range; nothing was sent.
         """
-        limits = {"budget_usd": budget_usd, "max_rounds": max_rounds, "max_wall_s": max_wall_s}
-        asked = {**limits, "from_scratch": from_scratch, "fresh_schedule": fresh_schedule}
+        asked = {
+            "budget_usd": budget_usd,
+            "max_rounds": max_rounds,
+            "max_env_steps": max_env_steps,
+            "max_wall_s": max_wall_s,
+            "from_scratch": from_scratch,
+            "fresh_schedule": fresh_schedule,
+        }
         try:
             body = ResumeRequest.model_validate(asked)
         except ValidationError as error:

@@ -61,10 +61,10 @@ def shown_progress(*, wanted: bool | None) -> Iterator[View]:
 
 def progress_line(snapshot: Snapshot) -> str:
     """Return a job's progress in one line, padded to cover a longer predecessor."""
-    done, rounds = snapshot.finished_rounds, snapshot.job.spec.stop.max_rounds
-    filled = _WIDTH * done // rounds
+    stop, progress = snapshot.job.spec.stop, snapshot.job.progress
+    filled = int(_WIDTH * stop.share_done(progress.rounds, progress.env_steps))
     parts = [
-        f"{'█' * filled}{'░' * (_WIDTH - filled)} {done}/{rounds}",
+        f"{'█' * filled}{'░' * (_WIDTH - filled)} {progress.rounds}/{stop.told_rounds}",
         f"return {number(snapshot.training_return)}",
         f"{snapshot.job.progress.env_steps:,} steps",
     ]

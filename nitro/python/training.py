@@ -73,15 +73,16 @@ def train(
     Args:
         env: Name of a registered environment; default: Hopper-v5. On this machine it may also be a
             function or class that makes one, at the top level of a file that can be imported.
-        total_steps: Environment steps, instead of `rounds`.
+        total_steps: Environment steps, instead of `rounds`; with `resume`, of a job that steps end.
         rounds: Policy updates.
         seed: Equal seeds train equal policies.
-        algorithm: `ppo`, `impact`, `impala`, `sac` or `crossq`.
+        algorithm: `ppo`, `impact`, `impala`, `sac`, `crossq` or `ars`.
         preset: Hyper-parameters to start from: `standard` or `paper`.
         budget_usd: Cap on the projected AWS cost; default: 5 with an API, no cap on this machine.
         init_from: An earlier run, its id or its folder: a new job starts from its newest policy.
             `run:best`, or a run loaded with its best checkpoint, starts from the best policy.
-        resume: A run to continue instead of a new one; `rounds` and `budget_usd` raise limits.
+        resume: A run to continue instead of a new one; `rounds`, `total_steps` and `budget_usd`
+            raise limits.
         fresh_schedule: With `resume` and more rounds: restarts the decay of the step size.
         api_url: REST API of a deployment.
         token: Its bearer token; default: NITRO_TOKEN or NITRO_TOKEN_FILE.
@@ -121,8 +122,9 @@ def train(
     given = {name: value for name, value in said.items() if value is not None}
     networks = () if network is None else (_network_name(network, folder),)
     with _in_keywords():
+        steps = None if total_steps is None else parse_steps(str(total_steps))
         if resume is not None:
-            _require_resume_alone({**given, **fields, "init_from": init_from}, total_steps)
+            _require_resume_alone({**given, **fields, "init_from": init_from})
             spec, goes_on = None, _named(resume, folder)
         else:
             goes_on = None
@@ -132,13 +134,13 @@ def train(
                 options["hyperparameters.network"] = maker_env_id(networks[0])
             if init_from is not None:
                 options |= earlier_policy(_named(init_from, folder), folder, env_id=env)
-            steps = None if total_steps is None else parse_steps(str(total_steps))
             here = not (api_url or read_settings().api_url)
             spec = train_spec(options=options, total_steps=steps, here=here)
     begin = _Begin(
         spec=spec,
         resume=goes_on,
         max_rounds=rounds,
+        max_env_steps=steps,
         budget_usd=budget_usd,
         fresh_schedule=fresh_schedule,
         runs_dir=folder,
@@ -169,6 +171,7 @@ class _Begin:
     spec: JobSpec | None
     resume: str | None
     max_rounds: int | None
+    max_env_steps: int | None
     budget_usd: float | None
     fresh_schedule: bool
     runs_dir: Path
@@ -188,6 +191,7 @@ class _Begin:
         return api.client.resume(
             self.resume,
             max_rounds=self.max_rounds,
+            max_env_steps=self.max_env_steps,
             budget_usd=self.budget_usd,
             fresh_schedule=self.fresh_schedule,
         ).job_id
@@ -201,12 +205,12 @@ def _named(run: str | Path | Run, runs_dir: Path) -> str:
     return find_run(text, runs_dir).absolute().name if is_here(text, runs_dir) else text
 
 
-def _require_resume_alone(given: Mapping[str, object], total_steps: float | None) -> None:
+def _require_resume_alone(given: Mapping[str, object]) -> None:
     named = [name for name, value in given.items() if value is not None]
-    if named or total_steps is not None:
+    if named:
         raise CommandError(
             f"--resume: the job continues as it was specified; leave out "
-            f"{', '.join(named) or 'total_steps'}. Only rounds and budget_usd can be raised"
+            f"{', '.join(named)}. Only rounds, total_steps and budget_usd can be raised"
         )
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from nitro.errors import CommandError
 from nitro.runs.reading import read_run, readable_jobs
-from nitro.runs.summary import number
+from nitro.runs.summary import number, progress_text
 from nitro.tables import columns_table
 from shared.contracts.jobs import Job, JobStatus
 
@@ -46,6 +46,8 @@ class RunRow(BaseModel):
     """Policy updates made."""
     max_rounds: int
     env_steps: int
+    ending_steps: int | None
+    """Environment steps that end it long before its rounds; None if its rounds end it."""
     final_return: float | None
     """Mean of the latest evaluation; None without any."""
     best_return: float | None
@@ -137,6 +139,7 @@ def run_row(folder: Path, job: Job) -> RunRow:
         rounds=rounds,
         max_rounds=job.spec.stop.max_rounds,
         env_steps=env_steps,
+        ending_steps=job.spec.stop.ending_steps,
         final_return=last,
         best_return=best,
         cost_usd=cost_usd,
@@ -156,7 +159,10 @@ def runs_table(rows: Sequence[RunRow], *, runs_dir: Path, width: int) -> Table:
     columns: dict[str, Sequence[str]] = {
         "run": [str(Path(row.folder).relative_to(runs_dir)) for row in rows],
         "state": [row.state for row in rows],
-        "round": [f"{row.rounds}/{row.max_rounds}" for row in rows],
+        "round": [
+            progress_text(row.rounds, row.max_rounds, row.env_steps, row.ending_steps)
+            for row in rows
+        ],
         "final": [number(row.final_return) for row in rows],
         "best": [number(row.best_return) for row in rows],
         "USD": [f"{row.cost_usd:.4f}" for row in rows],

@@ -112,6 +112,7 @@ def report_of(run: Run) -> RunReport:
 
 def report_table(report: RunReport) -> Table:
     """Lay a run out for people."""
+    by_rounds = report.ending_steps is None
     steps_per_s = report.env_steps / report.rounds_s if report.rounds_s else 0.0
     facts = [
         ("run", report.name),
@@ -123,8 +124,13 @@ def report_table(report: RunReport) -> Table:
         ("return", f"final {number(report.final_return)}   best {number(report.best_return)}"),
         ("training return", _training(report)),
         ("evaluations", _evaluations(report.evaluations)),
-        ("rounds", f"{report.rounds} of {report.max_rounds}"),
-        ("environment steps", f"{report.env_steps:,}   {steps_per_s:,.0f} steps/s"),
+        ("rounds", f"{report.rounds}" + (f" of {report.max_rounds}" if by_rounds else "")),
+        (
+            "environment steps",
+            f"{report.env_steps:,}"
+            + ("" if by_rounds else f" of {report.ending_steps:,}")
+            + f"   {steps_per_s:,.0f} steps/s",
+        ),
         ("time in rounds", duration(report.rounds_s)),
         *(
             (f"  {_PART_NAMES[part]}", _share(seconds, report.rounds_s))

@@ -13,7 +13,7 @@ from rich.table import Table
 from nitro.hints import Place, near
 from nitro.tables import facts_table
 from shared.contracts.billing import JobCost, ServerfulCost
-from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.job_spec import MAX_ROUNDS, JobSpec, StopRule
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
 
@@ -221,12 +221,20 @@ def going_on(job: Job, *, wall_s: float, place: Place) -> str | None:
     return place.command("train", "--resume", job.job_id, *option)
 
 
+def more_of(job: Job) -> tuple[str, int]:
+    """Return the option and the number with which a finished job lasts twice as long."""
+    stop = job.spec.stop
+    if job.stop_reason == "max_env_steps" and stop.max_env_steps is not None:
+        return "--total-steps", 2 * stop.max_env_steps
+    return "--rounds", min(MAX_ROUNDS, 2 * stop.max_rounds)
+
+
 def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
     """Return next commands for a finished job, with their purpose."""
     spec, job_id, command = job.spec, job.job_id, place.command
     commands = [(command("evaluate", job_id, "--episodes", 100), "how well it does, more exactly")]
-    if job.can_go_on and job.stop_reason != "max_env_steps":
-        longer = ["train", "--resume", job_id, "--rounds", 2 * spec.stop.max_rounds]
+    if job.can_go_on:
+        longer = ["train", "--resume", job_id, *more_of(job)]
         why = "train it for as long again"
         if step_size_decays(job):
             longer.append("--fresh-schedule")
@@ -268,6 +276,13 @@ def cost_text(usd: float, stop: StopRule) -> str:
     if not stop.is_capped:
         return f"would be {usd:.4f} USD on AWS"
     return f"{usd:.4f} of {stop.budget_usd:g} USD (projected)"
+
+
+def progress_text(rounds: int, max_rounds: int, env_steps: int, ending_steps: int | None) -> str:
+    """Show a job's rounds, or its steps if these end it."""
+    if ending_steps is None:
+        return f"{rounds}/{max_rounds}"
+    return f"{env_steps:,}/{ending_steps:,} steps"
 
 
 def number(value: float | None) -> str:

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from nitro.errors import CommandError
 from nitro.local.own_files import named_files
 from nitro.spec.spec_file import JsonObject, merged, says, says_range, validated
-from nitro.spec.total_steps import planned_steps, rounds_for
+from nitro.spec.total_steps import has_known_rounds, planned_steps, rounds_for
 from shared.contracts.job_spec import MAX_ROUNDS, NO_CAP_USD, JobSpec
 from shared.contracts.scaling_spec import POLICIES, ActorRange
 from shared.hyperparameters.ars import ArsHyperparameters
@@ -184,8 +184,8 @@ def train_spec(
             "learner: external is for your own program with nitro.ActorPool: nothing would train "
             "this job"
         )
-    if completed and total_steps is None and not rounds_said:
-        total_steps = _usual_steps(spec)
+    if total_steps is None and not rounds_said:
+        total_steps = spec.stop.max_env_steps or _usual_steps(spec, completed=completed)
     if total_steps is not None:
         _lasts(raw, spec, total_steps)
         spec = validated(raw)
@@ -196,18 +196,20 @@ def train_spec(
     return spec
 
 
-def _usual_steps(spec: JobSpec) -> int | None:
-    """Return how many steps a job has that says nothing of it; None if they cannot be planned."""
-    if spec.stop.max_env_steps is not None or not (spec.searches or planned_steps(spec)):
+def _usual_steps(spec: JobSpec, *, completed: bool) -> int | None:
+    """Return how many steps a job has that says nothing of it; None if its rounds decide."""
+    if not completed or not (spec.searches or planned_steps(spec)):
         return None
     return starting_job(spec.env_id, spec.algorithm).total_steps
 
 
 def _lasts(raw: JsonObject, spec: JobSpec, total_steps: int) -> None:
-    """Have a job last so many steps."""
-    if spec.searches:  # how long its episodes are nobody knows
+    """Have a job last so many steps: by its rounds, if the steps of these are known."""
+    by_steps = not has_known_rounds(spec) and spec.stop.max_env_steps == total_steps
+    if spec.searches:
+        by_steps = True
         _say(raw, "stop", "max_env_steps", total_steps)
-    _say(raw, "stop", "max_rounds", MAX_ROUNDS if spec.searches else rounds_for(spec, total_steps))
+    _say(raw, "stop", "max_rounds", MAX_ROUNDS if by_steps else rounds_for(spec, total_steps))
 
 
 def _expected_rounds(spec: JobSpec) -> int:

@@ -60,6 +60,11 @@ def rounds_for(spec: JobSpec, total_steps: int) -> int:
     return rounds
 
 
+def has_known_rounds(spec: JobSpec) -> bool:
+    """Whether the steps of a job's rounds are known in advance."""
+    return _steps_by_round(spec) is not None
+
+
 def planned_steps(spec: JobSpec) -> int | None:
     """Return the environment steps of all rounds of a job, if known.
 

@@ -120,10 +120,19 @@ class StopRule(Message):
     """Most seconds from the first round to the start of the last round."""
 
     @property
+    def ending_steps(self) -> int | None:
+        """The steps that end the job long before its rounds; None if its rounds end it."""
+        return self.max_env_steps if self.max_rounds == MAX_ROUNDS else None
+
+    @property
     def told_rounds(self) -> str:
         """The number of rounds for people: a dash if steps end the job long before."""
-        ends_by_steps = self.max_env_steps is not None and self.max_rounds == MAX_ROUNDS
-        return "–" if ends_by_steps else f"{self.max_rounds}"
+        return f"{self.max_rounds}" if self.ending_steps is None else "–"
+
+    def share_done(self, rounds: int, env_steps: int) -> float:
+        """Return how much of a job is done, from 0 to 1, by its rounds or by its steps."""
+        steps = 0.0 if self.max_env_steps is None else env_steps / self.max_env_steps
+        return min(1.0, max(rounds / self.max_rounds, steps))
 
     @property
     def is_capped(self) -> bool:

@@ -57,6 +57,13 @@ def test_cartpole_is_learned_and_ends_by_steps(client: NitroClient) -> None:
     assert job.progress.env_steps >= 30_000
     assert job.progress.last_return is not None
     assert job.progress.last_return > 200
+    resumed = client.resume(job.job_id, max_env_steps=job.progress.env_steps + 1)
+    assert resumed.stop_reason is None
+    longer = wait_finished(client, job.job_id)
+    assert (longer.progress.rounds, longer.stop_reason) == (
+        job.progress.rounds + 1,
+        "max_env_steps",
+    )
 
 
 def test_what_it_cannot_do_is_refused_by_name() -> None:

@@ -57,7 +57,11 @@ def _of_status(old: Job, new: Job) -> dict[str, object]:
         why = new.error or new.stop_reason or ""
         return _event("refused" if refused else "ended", f"{new.status}: {why}")
     if old.status in FINISHED:
-        return _event("resumed", f"{new.progress.rounds} of {new.spec.stop.max_rounds} rounds done")
+        steps = new.spec.stop.ending_steps
+        done = f"{new.progress.rounds} of {new.spec.stop.max_rounds} rounds done"
+        if steps is not None:
+            done = f"{new.progress.env_steps:,} of {steps:,} steps done"
+        return _event("resumed", done)
     if new.status == "stopping":
         return _event("stop_asked", "it ends after its current update")
     if old.status == "running" and new.status == "queued":

@@ -1,5 +1,6 @@
 """What a job would cost, and whether it would be refused; nothing is made."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from services.scaler.money.budget import (
 )
 from services.scaler.off_loop import OffLoop
 from services.scaler.refusals import ApiError
+from shared.contracts.going_on import resized
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.problem import FieldError
 from shared.contracts.views.files import JobEstimate
@@ -44,21 +46,23 @@ class Estimates:
         spec = spec.resolved()
         waits = self.admission.waits_for_an_actor(spec)
         learners, errors = possible_learners(spec), tuple[FieldError, ...]()
+        queued = spec
         try:
             if waits:
                 self.admission.refuse_at_once(spec, self.pricing)
             else:
-                learners = {learner_in(spec, await self.admission.admit(spec, self.pricing))}
+                environment = await self.admission.admit(spec, self.pricing)
+                learners, queued = {learner_in(spec, environment)}, resized(spec, environment)
         except ApiError as error:
             if not error.errors:
                 raise
             errors = error.errors
         pricing = most_pricing(spec, learners, self.pricing)
-        rounds = spec.stop.max_rounds
+        like = alike(queued, await self.threads.run(self._newest_of, spec.env_id))
+        rounds = _rounds(spec, like)
         worst_round_usd = pricing.worst_case_usd(spec.actors.max + final_evaluations(spec))
         all_rounds_usd = rounds * worst_round_usd + closing_usd(spec, pricing)
         worst_usd = min(all_rounds_usd, spec.stop.budget_usd)
-        like = alike(spec, await self.threads.run(self._newest_of, spec.env_id))
         expected_usd = _per_round([r.settled_usd for r in like], like, rounds)
         told = f"Of {len(like)} jobs like it among the newest." if like else "No job is like it."
         return JobEstimate(
@@ -95,6 +99,15 @@ def alike(spec: JobSpec, records: Sequence[JobRecord]) -> list[JobRecord]:
         and [getattr(record.job.spec, name) for name in _ALIKE] == wanted
         and record.job.spec.scaling.policy == spec.scaling.policy
     ]
+
+
+def _rounds(spec: JobSpec, like: Sequence[JobRecord]) -> int:
+    """Return the rounds of a job: by its steps, if jobs like it show how many a round has."""
+    steps, done = spec.stop.max_env_steps, [record.job.progress for record in like]
+    played = sum(each.env_steps for each in done)
+    if steps is None or not played:
+        return spec.stop.max_rounds
+    return min(spec.stop.max_rounds, math.ceil(steps * sum(each.rounds for each in done) / played))
 
 
 def _per_round(sums: Sequence[float], like: Sequence[JobRecord], rounds: int) -> float | None:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from shared.contracts.job_spec import AlgorithmName, JobName, Tag
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
-from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number
+from shared.contracts.message import Count, JobId, Message, NonNegativeFloat, Number, PositiveInt
 from shared.hyperparameters.presets import HyperparameterValue, Preset
 
 JobSort = Literal[
@@ -35,6 +35,8 @@ class JobSummary(Message):
     """Policy updates made."""
     max_rounds: Count
     env_steps: Count
+    ending_steps: PositiveInt | None = None
+    """Environment steps that end it long before its rounds; None if its rounds end it."""
     last_return: Number | None
     """Mean of the latest evaluation."""
     best_return: Number | None
@@ -75,6 +77,7 @@ class JobSummary(Message):
             round=progress.rounds,
             max_rounds=spec.stop.max_rounds,
             env_steps=progress.env_steps,
+            ending_steps=spec.stop.ending_steps,
             last_return=progress.last_return,
             best_return=progress.best_return,
             target_return=spec.stop.target_return,

@@ -5,6 +5,7 @@ from datetime import datetime
 import pytest
 
 from nitro.cli.job_view import job_table, jobs_table
+from shared.contracts.job_spec import MAX_ROUNDS, StopRule
 from shared.contracts.jobs import JobProgress, Wait
 from shared.contracts.views.jobs import JobSummary
 from tests.nitro.synthetic_run import cost, job, rendered
@@ -59,6 +60,18 @@ def test_a_list_of_jobs_has_one_line_each_at_80_columns(env_id: str) -> None:
         [first.job_id, "succeeded", "488/488", "-1234.5", "12.3456"],
         [second.job_id, "stopping", "488/488", "400.0", "0.0400"],
     ]
+
+
+def test_a_job_that_its_steps_end_is_listed_with_its_steps() -> None:
+    progress = JobProgress(rounds=6, env_steps=4224)
+    shown = job(progress=progress)
+    stop = StopRule(max_rounds=MAX_ROUNDS, max_env_steps=10**6)
+    shown = shown.model_copy(update={"spec": shown.spec.model_copy(update={"stop": stop})})
+    table = jobs_table([JobSummary.of(shown)], width=120)
+    assert "4,224/1,000,000 steps" in rendered(table, width=120)
+    text = rendered(job_table(shown, cost()), width=100)
+    assert "6 of –" in text
+    assert "4,224 of 1,000,000" in text
 
 
 def test_a_wide_terminal_shows_the_environment_too() -> None:

@@ -26,6 +26,7 @@ ROW = {
         "seed",
         "rounds",
         "max_rounds",
+        "ending_steps",
     ),
     *("env_steps", "final_return", "best_return", "cost_usd", "created_at", "finished_at"),
 }

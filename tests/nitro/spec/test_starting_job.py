@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from nitro.errors import CommandError
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import planned_steps
-from shared.contracts.job_spec import JobSpec
+from shared.contracts.job_spec import MAX_ROUNDS, JobSpec
 
 
 def said(*assignments: str, total_steps: int | None = None, **options: JsonValue) -> JobSpec:
@@ -70,6 +70,15 @@ def test_what_is_said_holds(tmp_path: Path) -> None:
     assert varying.stop.max_rounds == JobSpec().stop.max_rounds
     marginal = said(scaling={"policy": "marginal"})
     assert (marginal.steps_per_actor, marginal.samples_per_round) == (256, None)
+
+
+def test_steps_that_end_a_job_are_given_enough_rounds() -> None:
+    assert said("stop.max_env_steps=10000").stop.max_rounds == 5
+    assert said("stop.max_env_steps=10000", preset="paper").stop.max_rounds == MAX_ROUNDS
+    search = said("stop.max_env_steps=10000", algorithm="ars").stop
+    assert (search.max_rounds, search.ending_steps) == (MAX_ROUNDS, 10_000)
+    both = said("stop.max_env_steps=10000", "stop.max_rounds=7", algorithm="ars").stop
+    assert (both.max_rounds, both.ending_steps) == (7, None)
 
 
 def test_a_number_of_actors_alone_is_of_the_policy_that_has_one() -> None:

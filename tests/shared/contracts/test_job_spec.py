@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.job_spec import MAX_ROUNDS, EnvironmentRef, JobSpec, StopRule
 from shared.contracts.learner_functions import LearnerFunctions
 
 
@@ -213,3 +213,11 @@ def test_what_does_not_go_with_a_recurrent_policy_is_refused(
 ) -> None:
     errors = _errors({"hyperparameters": {"recurrent": "lstm"}, **body})
     assert says in " ".join(errors.values())
+
+
+def test_rounds_or_steps_say_how_much_of_a_job_is_done() -> None:
+    by_rounds = StopRule(max_rounds=10)
+    assert (by_rounds.share_done(4, 10**9), by_rounds.told_rounds) == (0.4, "10")
+    by_steps = StopRule(max_rounds=MAX_ROUNDS, max_env_steps=1000)
+    assert (by_steps.share_done(4, 250), by_steps.told_rounds) == (0.25, "–")
+    assert by_steps.share_done(5, 1100) == 1.0

@@ -15,7 +15,9 @@ const reached = ({ spec: { stop }, progress: { last_return: last } }) =>
   stop.target_return !== null && last !== null && last >= stop.target_return;
 const canGoOn = (job) =>
   ["stopped", "failed"].includes(job.status) ||
-  (job.status === "succeeded" && job.stop_reason === "max_rounds" && !reached(job));
+  (job.status === "succeeded" &&
+    ["max_rounds", "max_env_steps"].includes(job.stop_reason) &&
+    !reached(job));
 const field = (label, value, set, more) =>
   html`<label class="choice"><span>${label}</span><input type="number" required value=${value} onInput=${(event) => set(event.target.value)} ...${more} /></label>`;
 
@@ -27,25 +29,28 @@ function Stop({ job, close }) {
 
 function Resume({ job, rounds, close }) {
   const { stop } = job.spec;
-  const done = job.progress.rounds;
+  const { rounds: done, env_steps: steps } = job.progress;
+  const [limit, made, name] = stop.max_env_steps
+    ? ["max_env_steps", steps, "Steps in all"]
+    : ["max_rounds", done, "Rounds in all"];
   const [most, setMost] = useState(
     Math.max(
-      stop.max_rounds,
-      done >= stop.max_rounds ? done + Math.max(10, Math.round(done / 2)) : 0,
+      stop[limit],
+      made >= stop[limit] ? made + Math.max(10, Math.round(made / 2)) : 0,
     ),
   );
   const [budget, setBudget] = useState(stop.budget_usd);
   const each = usdPerRound(rounds);
-  const expected = each && each * Math.max(0, most - done);
+  const expected = each && made && (each * done * Math.max(0, most - made)) / made;
   const left = Math.max(0, budget - job.spent_usd);
-  const send = () => act(job, "resume", { max_rounds: +most, budget_usd: +budget });
+  const send = () => act(job, "resume", { [limit]: +most, budget_usd: +budget });
   const capped = isCap(stop.budget_usd);
   const bill = useBillName();
   const verb = capped ? `Resume for at most ${usd(left)}` : "Resume";
   const more = expected && `about ${usd(Math.min(expected, left))} more if rounds cost what the newest did`;
   return html`<${Dialog} title="Resume this job" verb=${verb} act=${send} close=${close}>
     <p>It goes on from its last checkpoint, after round ${count(done)}. Limits can only rise.</p>
-    <div class="bar">${field("Rounds in all", most, setMost, { min: stop.max_rounds, step: 1 })}${capped && field("Budget in all, $", budget, setBudget, { min: stop.budget_usd, step: "any" })}</div>
+    <div class="bar">${field(name, most, setMost, { min: stop[limit], step: 1 })}${capped && field("Budget in all, $", budget, setBudget, { min: stop.budget_usd, step: "any" })}</div>
     <p>${bill}: ${usd(job.spent_usd)} so far${capped && html`, <b>at most ${usd(left)}</b> more`}${more && `, ${more}`}.</p><//>`;
 }
 

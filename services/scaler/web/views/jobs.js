@@ -61,7 +61,10 @@ function columns(chosen, choose, bill, jobs) {
     {
       name: "Round",
       number: true,
-      of: (job) => html`${count(job.round)}<span class="quiet">/${count(job.max_rounds)}</span>`,
+      of: (job) =>
+        job.ending_steps
+          ? html`${count(job.round)}<br /><small class="quiet">${count(job.env_steps)}/${count(job.ending_steps)} steps</small>`
+          : html`${count(job.round)}<span class="quiet">/${count(job.max_rounds)}</span>`,
       sort: (job) => job.round,
     },
     {

@@ -207,6 +207,23 @@ def test_a_job_whose_rounds_are_done_resumes_only_with_more_of_them(
     assert scaler.round(scaler.lease(), 1, previous=result(0)).stop is None
 
 
+def test_a_job_that_its_steps_ended_resumes_only_with_more_of_them(scaler: Scaler) -> None:
+    stop = {"max_rounds": 9, "max_env_steps": 1}
+    lease = scaler.begin(actors={"min": 1, "max": 1}, stop=stop)
+    scaler.round(lease, 0)
+    assert scaler.round(lease, 1, previous=result(0)).stop == "max_env_steps"
+    scaler.finish(lease, stop_reason="max_env_steps")
+    path = f"/v1/jobs/{lease.job.job_id}/resume"
+    made = scaler.job(lease.job.job_id).progress.env_steps
+    why = f"{made} are done already; ask for more than that"
+    for more in ({}, {"max_rounds": 20}, {"max_env_steps": made}):
+        errors = scaler.http.post(path, json=more).json()["errors"]
+        assert errors == [{"field": "max_env_steps", "message": why}]
+    resumed = scaler.http.post(path, json={"max_env_steps": made + 1}).json()
+    assert (resumed["status"], resumed["stop_reason"]) == ("queued", None)
+    assert scaler.round(scaler.lease(), 1, previous=result(0)).stop is None
+
+
 def test_a_job_whose_last_evaluation_reached_its_target_is_not_given_more(scaler: Scaler) -> None:
     lease = scaler.begin(
         actors={"min": 1, "max": 1},

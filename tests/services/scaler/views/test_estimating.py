@@ -64,3 +64,16 @@ def test_the_worst_is_of_the_dearer_learner_and_the_most_warm(start_scaler: Star
         provisioned = worst_usd(warm="provisioned")
         assert worst_usd(warm="provisioned", actors=wide) == provisioned > worst_usd(warm="reuse")
         assert worst_usd(warm="auto", actors=wide) >= provisioned
+
+
+def test_where_steps_end_a_job_those_like_it_say_how_many_rounds_it_has(scaler: Scaler) -> None:
+    by_steps = SPEC | {"stop": {"max_rounds": 1_000_000, "max_env_steps": 10_000}}
+    assert estimate(scaler, **by_steps).expected_usd is None
+    lease = scaler.begin(**SPEC)
+    scaler.played(lease, 0)
+    scaler.played(lease, 1, previous=result(0))
+    record = scaler.record(lease.job.job_id)
+    told = estimate(scaler, **by_steps)
+    assert told.rounds == math.ceil(10_000 / record.job.progress.env_steps)
+    assert told.expected_usd is not None
+    assert math.isclose(told.expected_usd, record.settled_usd * told.rounds)

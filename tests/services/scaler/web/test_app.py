@@ -8,7 +8,8 @@ from playwright.sync_api import Page, expect
 from nitro.client.client import NitroClient
 from nitro.dashboard.page_link import page_link
 from nitro.local.system import LocalSystem
-from tests.e2e.runs import tiny, wait_until
+from shared.contracts.job_spec import MAX_ROUNDS
+from tests.e2e.runs import tiny, wait_finished, wait_until
 from tests.services.scaler.web.conftest import PATIENCE_MS, Runs, Seen
 
 pytestmark = pytest.mark.web
@@ -95,6 +96,21 @@ def test_a_live_job_is_watched_rescaled_stopped_and_resumed(
     page.get_by_role("button", name="Resume for at most").click()
     expect(page.locator("h1 .status")).to_contain_text(re.compile("queued|running"))
     assert client.get(job_id).spec.stop.budget_usd == 2.0
+
+
+def test_a_job_that_its_steps_ended_is_listed_and_resumed_by_steps(
+    page: Page, system: LocalSystem, client: NitroClient
+) -> None:
+    stop = {"max_rounds": MAX_ROUNDS, "max_env_steps": 20}
+    job_id = client.submit(tiny(stop=stop)).job_id
+    made = wait_finished(client, job_id).progress.env_steps
+    page.goto(page_link(system.api_url, system.token))
+    expect(page.get_by_text(f"{made}/20 steps")).to_be_visible()
+    page.goto(page_link(system.api_url, system.token, job_id=job_id))
+    page.get_by_role("button", name="Resume …").click()
+    page.get_by_role("spinbutton", name="Steps in all").fill(f"{made + 1}")
+    page.get_by_role("button", name="Resume").last.click()
+    wait_until(client, job_id, lambda job: job.progress.env_steps > made, system)
 
 
 def test_what_is_refused_is_told_in_the_dialog(
