@@ -179,7 +179,7 @@ def _roll_out(
         return _result(sums, encode_sums(sums))
     trajectory = sample_fragment(
         task,
-        [each.env for each in envs],
+        [agent for each in envs for agent in each.agents],
         policy,
         starts=starts,
         standing=standing,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from functions.actor.errors import RolloutError
 from functions.actor.finite import first_not_finite
 from functions.actor.seeds import env_seed
+from shared.environments.agents import Agent, choose
 from shared.environments.building import Env
 from shared.environments.games import FinishedGame, games_of
 from shared.environments.spaces import checked_observation, wire_type
@@ -113,6 +114,7 @@ class Fragment:
         self._envs = envs
         self._steps = [env.step for env in self._recorders or envs]
         self._games = [games_of(env) for env in envs]
+        self._act_together = isinstance(envs[0].unwrapped, Agent)
         self._starts = [0] * len(envs)  # step at which the episode that is going on began
         self._returns = [0.0] * len(envs)
         self._lengths = [0] * len(envs)
@@ -223,6 +225,9 @@ class Fragment:
     def step(self, actions: Iterable[object]) -> None:
         """Step every environment with its action; reset ended ones, except at the last step."""
         t = self.num_done
+        if self._act_together:
+            actions = [*actions]
+            choose(self._envs, actions)
         for b, action in enumerate(actions):
             self.step_one(t, b, action)
         self.num_done = t + 1
@@ -284,7 +289,13 @@ class Fragment:
             self._tell_begun_anew(b, error)
 
     def restart(self, b: int) -> int:
-        """Restart the latest episode of environment `b`; return its first step."""
+        """Restart the latest episode of environment `b`; return its first step.
+
+        Raises:
+            RolloutError: Its episode is that of other agents, too.
+        """
+        if self._act_together:
+            raise RolloutError(f"{self.what_broke(b)}, and no agent can begin its episode alone")
         first = self._starts[b]
         self.terminated[first : self.num_done, b] = False
         self.truncated[first : self.num_done, b] = False

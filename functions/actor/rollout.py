@@ -10,6 +10,7 @@ import contextlib
 import math
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from functions.actor.fragment import Fragment
 from functions.actor.seeds import noise_generator
 from functions.actor.watchdog import Watchdog
 from shared.contracts.rollouts import RolloutTask
+from shared.environments.agents import agents_of, choose
 from shared.environments.building import Env
 from shared.environments.games import games_of, whole_games
 from shared.environments.interface import what_went_wrong
@@ -196,8 +198,9 @@ class Play:
         """
         self._task = task
         self._env = whole_games(env)
+        self._agents = agents_of(env)
         self._policy = policy
-        self._translate = _translator(task.env.env_id, env, policy, num_envs=1)
+        self._translate = _translator(task.env.env_id, env, policy, num_envs=len(self._agents))
         self._most_steps = most_steps or MAX_EVALUATION_STEPS
         self._keeps = keeps
         self.observed: list[NDArray[np.float32]] = []
@@ -220,10 +223,11 @@ class Play:
         watch = _watching(watchdog, env_id, lambda: self.progress)
         with np.errstate(all="ignore"), watch:
             try:
-                self._through(seed=seed)
+                through = self._through if len(self._agents) == 1 else self._together
+                through(seed=seed)
                 while self.broken is not None and self.num_dropped < MAX_DROPPED_EPISODES:
                     self.num_dropped += 1
-                    self._through(seed=None)
+                    through(seed=None)
             except RolloutError:
                 raise
             except Exception as error:  # an environment may raise anything
@@ -268,6 +272,27 @@ class Play:
         games = games_of(env)
         if games is not None and not ended:
             self.episode_return = games.score
+
+    def _together(self, *, seed: int | None) -> None:
+        """Play one episode of several agents likewise; its return is their mean."""
+        envs, space = self._agents, self._agents[0].observation_space
+        state = self._policy.new_state(len(envs))
+        self.episode_return, self.length, self.broken = 0.0, 0, None
+        rows, ended = np.stack([_seen(env.reset(seed=seed)[0], space) for env in envs]), False
+        self.progress += 1
+        while not ended and self.broken is None and self.length < self._most_steps:
+            mode = self._policy.mode(rows, state)
+            _check_diverged(self._task.env.env_id, rows, mode, step=self.length)
+            actions = [*self._translate(mode)]
+            choose(envs, actions)
+            steps = [env.step(action) for env, action in zip(envs, actions, strict=True)]
+            rows = np.stack([_seen(given, space) for given, *_ in steps])
+            self.episode_return += fmean(float(reward) for _, reward, *_ in steps)
+            self.length += 1
+            self.progress += 1
+            ended = any(terminated or truncated for _, _, terminated, truncated, _ in steps)
+            if not (math.isfinite(self.episode_return) and np.isfinite(rows).all()):
+                self.broken = f"reward or observation is not finite at step {self.length - 1}"
 
 
 def _seen(observation: object, space: Space[Any]) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from functions.actor.watchdog import CONSTRUCTION, Watchdog
 from shared.contracts.rollouts import RolloutTask
+from shared.environments.agents import agents_of
 from shared.environments.building import Env, make_environment
 from shared.environments.state.replay import Standing
 from shared.environments.told_errors import error_text
@@ -26,8 +27,14 @@ class WarmEnv:
     """One environment."""
 
     env: Env
+    """Its first agent, or the whole of it."""
     standing: Standing | None = None
     """None if its next use begins with a reset."""
+
+    @property
+    def agents(self) -> list[Env]:
+        """All its agents, the first one first."""
+        return agents_of(self.env)
 
 
 class WarmEnvironments:
@@ -64,7 +71,11 @@ class WarmEnvironments:
         if self._kind != kind:
             self.close()
             self._kind = kind
-        num_envs = task.num_envs if task.mode == "sample" else 1
+        if not self._all:
+            self._built(task, raw_rewards)
+        num_envs = 1
+        if task.mode == "sample":
+            num_envs = max(1, task.num_envs // len(self._all[0].agents))
         waiting = {each.standing.place: each for each in self._all if each.standing is not None}
         taken = [waiting.pop(place, None) for place in (*starts, *[b""] * num_envs)[:num_envs]]
         free = [each for each in self._all if each not in taken]

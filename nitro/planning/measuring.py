@@ -29,6 +29,7 @@ from shared.contracts.going_on import longest_episode
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.rollouts import RolloutTask
+from shared.environments.agents import agents_of
 from shared.environments.building import Env, describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.hyperparameters.sac import SacHyperparameters
@@ -174,7 +175,9 @@ def sample(job: Job, *, clock: Clock = time.perf_counter) -> Sampled:
     halves = spec.policy_precision == "float16"
     payload = codec.encode(halved(arrays) if halves else arrays, metadata)
     decoding_s, policy = _timed(lambda: _decoded(payload), clock)
-    envs = [make_environment(spec.environment_ref) for _ in range(spec.envs_per_actor)]
+    envs = list[Env]()
+    while len(envs) < spec.envs_per_actor:
+        envs += agents_of(make_environment(spec.environment_ref))
     try:
         reset_s = fmean(
             _timed(lambda seed=seed: envs[0].reset(seed=seed), clock)[0]  # type: ignore[misc]

@@ -93,6 +93,8 @@ class EnvironmentSpec(Message):
     max_episode_steps: PositiveInt | None
     episodes_are_lives: bool = False
     """Whether an episode may end before the game; reported returns are those of whole games."""
+    agents: PositiveInt = 1
+    """Agents that act at once, each an environment of its own."""
     preprocessing: tuple[str, ...] = ()
     """The layers between the simulator and the policy, in order, one line each."""
     versions: dict[str, str]

@@ -50,7 +50,7 @@ def going_on(spec: JobSpec, environment: EnvironmentSpec, *, lost_replays: int =
         environment: Its environment.
         lost_replays: Number of differing replays so far.
     """
-    if not spec.episodes.go_on or spec.searches:
+    if not spec.episodes.go_on or spec.searches or environment.agents > 1:
         return "no"
     if environment.keeps_state:
         return "state"
@@ -113,7 +113,10 @@ def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
 
     A job with replays may need fewer actors later, so its range includes them. A search
     has at most one actor for each episode, and the most steps that an actor's episodes may have.
+    An actor has as many environments as there are agents, unless the job says how many.
     """
+    if spec.envs_per_actor == 1:
+        spec = spec.model_copy(update={"envs_per_actor": environment.agents})
     if spec.searches:
         return _searching(spec, environment)
     actors = _actors_of_whole_episodes(spec, environment)

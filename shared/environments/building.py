@@ -5,6 +5,7 @@ Only the actor image has a simulator. The learner knows an environment by the `E
 """
 
 import contextlib
+import dataclasses
 import difflib
 import functools
 import importlib.metadata
@@ -17,13 +18,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import ActionWrapper, RewardWrapper
-from gymnasium.envs.registration import registry
+from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
 from shared.environments import atari
 from shared.environments.adapters import adapted, has_mask, sampled_action
+from shared.environments.agents import Agent, agents_of, first_agent
 from shared.environments.files import known_file
 from shared.environments.games import games_of
 from shared.environments.interface import require_reward, require_start, what_went_wrong
@@ -58,6 +60,8 @@ _OWN_PACKAGE = (
     "; if it is one of your own, name its package or file in NITRO_ENVIRONMENT_PACKAGES "
     "(nitro train --environment-package my_env.py)"
 )
+_NO_ENV = "must inherit from the gymnasium.Env class"
+"""What `gymnasium.make` says of other environments, such as parallel ones."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_NOTE, _MAX_NOTES = 300, 8
 _NOT_KEPT = "episodes cannot be left and taken up: "
@@ -135,6 +139,7 @@ def describe(
             action=action_spec(env.action_space),
             max_episode_steps=env.spec.max_episode_steps if env.spec is not None else None,
             episodes_are_lives=games_of(env) is not None,
+            agents=len(agents_of(env)),
             preprocessing=atari.chain(env, ref.wrappers),
             versions=_versions(env),
             notes=(*notes, *(note for note in (why_not, differs) if note is not None)),
@@ -159,15 +164,23 @@ def _built(
         _set_variables(ref)
         env = _made(ref, render_mode)
         try:
-            env = wrapped(_unwrapped(env), ref.wrappers, raw_rewards=raw_rewards)
-            check_observation_space(ref.env_id, env.observation_space, env.action_space)
-            check_action_space(ref.env_id, env.action_space)
-            env = adapted(env)
+            agent, env = env.unwrapped, _dressed(ref, _unwrapped(env), raw_rewards=raw_rewards)
+            if isinstance(agent, Agent):
+                bare = (StepLimit(other, spec=env.spec) for other in agent.remaining())
+                agent.others = tuple(_dressed(ref, each, raw_rewards=raw_rewards) for each in bare)
         except UnsupportedEnvironment:
             env.close()
             raise
     texts = (_COLOUR.sub("", str(warning.message))[:_MAX_NOTE] for warning in caught)
     return env, tuple(dict.fromkeys(texts))[:_MAX_NOTES]
+
+
+def _dressed(ref: EnvironmentRef, env: Env, *, raw_rewards: bool) -> Env:
+    """Return the environment in the job's wrappers and the form that policies know."""
+    env = wrapped(env, ref.wrappers, raw_rewards=raw_rewards)
+    check_observation_space(ref.env_id, env.observation_space, env.action_space)
+    check_action_space(ref.env_id, env.action_space)
+    return adapted(env)
 
 
 def _set_variables(ref: EnvironmentRef) -> None:
@@ -243,13 +256,34 @@ def _made(ref: EnvironmentRef, render_mode: str | None) -> Env:
     if render_mode:
         kwargs["render_mode"] = render_mode
     try:
-        return gymnasium.make(ref.env_id, disable_env_checker=True, **kwargs)
+        try:
+            return gymnasium.make(ref.env_id, disable_env_checker=True, **kwargs)
+        except TypeError as error:
+            if _NO_ENV not in str(error):
+                raise
+            return gymnasium.make(_with_agents(ref.env_id), disable_env_checker=True, **kwargs)
+    except UnsupportedEnvironment:
+        raise
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise UnsupportedEnvironment(
             f"env_id {ref.env_id!r} needs a package that is not installed: {error}"
         ) from error
     except Exception as error:  # an environment's constructor may raise anything
         raise UnsupportedEnvironment(_construction_message(ref, error)) from error
+
+
+def _with_agents(env_id: str) -> EnvSpec:
+    """Return the registered environment as one that makes the first of its agents."""
+    spec = registry[env_id]
+    make = spec.entry_point
+    creator = load_env_creator(make) if isinstance(make, str) else make
+    assert creator is not None, "gymnasium.make has just called it"
+
+    def first(**kwargs: object) -> Env:
+        return first_agent(env_id, creator(**kwargs))
+
+    first.metadata = getattr(creator, "metadata", {})  # type: ignore[attr-defined]
+    return dataclasses.replace(spec, entry_point=first)
 
 
 def _check_kwargs(kwargs: dict[str, EnvKwarg]) -> None:

@@ -64,6 +64,8 @@ class AlgorithmTraits:
         """Return what of an environment it cannot learn; None if it can."""
         if (self.needs_boxes or self.searches) and environment.observation.has_images:
             return "observes images"
+        if self.searches and environment.agents > 1:
+            return "has several agents"
         if not self.needs_boxes:
             return None
         return None if environment.action.kind == "continuous" else "has discrete actions"

@@ -105,6 +105,7 @@ class Admission:
         spec = resized(spec, environment)
         timeout_s = pricing.basis.function_timeout_s
         refuse_wrong(search_errors(spec, environment, timeout_s=timeout_s))
+        refuse_wrong(agent_errors(spec, environment))
         refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])
         try:
             limit = await self.quota.limit()
@@ -276,6 +277,23 @@ def search_errors(
             "or actor_timeout_s"
         )
         yield FieldError(field=field, message=message)
+
+
+def agent_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
+    """Yield the error of actors whose environments or steps no number of agents fills."""
+    agents, envs = environment.agents, spec.envs_per_actor
+    if envs % agents:
+        message = f"{envs} is no multiple of the {agents} agents of {spec.env_id}"
+        yield FieldError(field="envs_per_actor", message=message)
+        return
+    steps = spec.steps_of(spec.actors.max)
+    if not steps or steps % envs:
+        share = envs * (spec.actors.max if spec.samples_per_round else 1)
+        message = (
+            f"{steps} steps of an actor cannot be shared by its {envs} environments, one for each "
+            f"agent of {spec.env_id}: give a multiple of {share}"
+        )
+        yield FieldError(field=spec.size_field, message=message)
 
 
 def _target_errors(spec: JobSpec) -> Iterator[FieldError]:

@@ -1,0 +1,215 @@
+"""Parallel environments, as PettingZoo has them: one policy plays all agents.
+
+Each agent is an environment of its own to the rest of Nitro, a column of the fragment beside those
+of the others. A step needs the actions of all, so `choose` tells them first. A dead agent sees
+zeros and earns nothing until the episode ends for all, as with SuperSuit's `black_death`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Dict, Discrete, MultiDiscrete, Space, Tuple
+
+from shared.environments.parts import MASK
+from shared.environments.spaces import UnsupportedEnvironment
+
+Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+_Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
+
+
+class ParallelEnv(Protocol):
+    """The methods of `pettingzoo.ParallelEnv` that are used here."""
+
+    agents: list[str]
+    """Those that are alive."""
+    possible_agents: list[str]
+
+    def observation_space(self, agent: str, /) -> Space[Any]:
+        """Return an agent's observations."""
+        ...
+
+    def action_space(self, agent: str, /) -> Space[Any]:
+        """Return an agent's actions."""
+        ...
+
+    def reset(self, *, seed: int | None, options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begin an episode."""
+        ...
+
+    def step(self, actions: dict[str, Any], /) -> tuple[dict[str, Any], ...]:
+        """Return observations, rewards, terminations, truncations and infos by agent."""
+        ...
+
+    def render(self) -> Any:
+        """Draw."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class _Game:
+    """A parallel environment, and what of its newest reset or step is not yet fetched."""
+
+    def __init__(self, env: ParallelEnv) -> None:
+        self.env = env
+        self._starts: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._choices: dict[str, Any] = {}
+        self._steps: dict[str, _Step] = {}
+        self._dead: set[str] = set()
+        self._is_closed = False
+
+    def start(self, agent: str, *, seed: int | None, options: Any) -> tuple[Any, dict[str, Any]]:
+        """Return an agent's first observation; the first that asks begins the episode for all."""
+        if agent not in self._starts:
+            observations, infos = self.env.reset(seed=seed, options=options)
+            self._starts = {
+                name: (self._seen(name, observations), infos.get(name, {}))
+                for name in self.env.possible_agents
+            }
+            # The last steps of the episode before stay: the others fetch theirs after this reset.
+            self._choices, self._dead = {}, set()
+        return self._starts.pop(agent)
+
+    def choose(self, agent: str, action: Any) -> None:
+        """Set an agent's action in the next step."""
+        self._choices[agent] = action
+
+    def step(self, agent: str, action: Any) -> _Step:
+        """Return what an agent gets of a step; the first that asks takes the step for all.
+
+        Agents that have not chosen take the action given here.
+        """
+        if agent not in self._steps:
+            self._starts = {}
+            alive = self.env.agents
+            actions = {name: self._choices.get(name, action) for name in alive}
+            observations, rewards, terminated, truncated, infos = self.env.step(actions)
+            self._choices = {}
+            self._dead |= {name for name in alive if terminated.get(name, False)}
+            over = not self.env.agents
+            self._steps = {
+                name: (
+                    self._seen(name, observations),
+                    rewards.get(name, 0.0),
+                    over and name in self._dead,
+                    over and name not in self._dead,
+                    infos.get(name, {}),
+                )
+                for name in self.env.possible_agents
+            }
+        return self._steps.pop(agent)
+
+    def close(self) -> None:
+        """Close the environment, once."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.env.close()
+
+    def _seen(self, agent: str, observations: dict[str, Any]) -> Any:
+        if agent in observations:
+            return observations[agent]
+        return _nothing(self.env.observation_space(agent))
+
+
+class Agent(gymnasium.Env[Any, Any]):
+    """One agent of a parallel environment."""
+
+    others: tuple[Env, ...] = ()
+    """Of the first agent: the other agents, in their order, each in the same wrappers."""
+
+    def __init__(self, game: _Game, name: str) -> None:
+        self.name = name
+        self.observation_space = game.env.observation_space(name)
+        self.action_space = game.env.action_space(name)
+        self.metadata = getattr(game.env, "metadata", {})
+        self.render_mode = getattr(game.env, "render_mode", None)
+        self._game = game
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode for all agents, or return the start of one that has begun."""
+        super().reset(seed=seed)
+        return self._game.start(self.name, seed=seed, options=options)
+
+    def step(self, action: Any) -> _Step:
+        """Return what this agent gets of all agents' step; see `choose`."""
+        return self._game.step(self.name, action)
+
+    def choose(self, action: Any) -> None:
+        """Set the action of the next step."""
+        self._game.choose(self.name, action)
+
+    def render(self) -> Any:
+        """Draw all agents."""
+        return self._game.env.render()
+
+    def close(self) -> None:
+        """Close the environment of all agents."""
+        self._game.close()
+
+    def remaining(self) -> Iterable["Agent"]:
+        """Yield the other agents, bare."""
+        for name in self._game.env.possible_agents:
+            if name != self.name:
+                yield Agent(self._game, name)
+
+
+def first_agent(env_id: str, made: Any) -> Agent:
+    """Return the first agent of a parallel environment.
+
+    Raises:
+        UnsupportedEnvironment: It is none, or its agents differ in their spaces.
+    """
+    if hasattr(made, "agent_iter"):
+        raise UnsupportedEnvironment(
+            f"env_id {env_id!r}: its agents act in turns; where they may act at once, "
+            "pettingzoo.utils.conversions.aec_to_parallel makes it a parallel environment"
+        )
+    if not (hasattr(made, "possible_agents") and callable(getattr(made, "action_space", None))):
+        raise UnsupportedEnvironment(
+            f"env_id {env_id!r} makes {type(made).__name__}, which is neither a gymnasium.Env nor "
+            "a parallel environment of PettingZoo"
+        )
+    first, *others = made.possible_agents
+    for name in others:
+        for kind in ("observation_space", "action_space"):
+            ours, theirs = (getattr(made, kind)(agent) for agent in (first, name))
+            if ours != theirs:
+                raise UnsupportedEnvironment(
+                    f"env_id {env_id!r}: one policy plays all agents, but the {kind} of {first} is "
+                    f"{ours} and that of {name} {theirs}; SuperSuit's pad_observations_v0 and "
+                    "pad_action_space_v0 make them alike"
+                )
+    return Agent(_Game(made), first)
+
+
+def agents_of(env: Env) -> list[Env]:
+    """Return all agents of an environment, the first one first; any other is its only agent."""
+    bare = env.unwrapped
+    return [env, *bare.others] if isinstance(bare, Agent) else [env]
+
+
+def choose(envs: Sequence[Env], actions: Sequence[object]) -> None:
+    """Tell agents the actions of their next step, before the first of them takes it."""
+    for env, action in zip(envs, actions, strict=True):
+        chosen: Any = action
+        while isinstance(env, gymnasium.Wrapper):
+            if isinstance(env, gymnasium.ActionWrapper):
+                chosen = env.action(chosen)
+            env = env.env
+        assert isinstance(env, Agent), "only agents have their actions chosen"
+        env.choose(chosen)
+
+
+def _nothing(space: Space[Any], name: str = "") -> Any:
+    """Return the observation of a dead agent: zeros, and a mask that forbids nothing."""
+    if isinstance(space, Dict):
+        return {key: _nothing(part, key) for key, part in space.spaces.items()}
+    if isinstance(space, Tuple):
+        return tuple(_nothing(part) for part in space.spaces)
+    if isinstance(space, Discrete | MultiDiscrete):
+        return space.start
+    return np.full(space.shape or (), int(name == MASK), space.dtype)
