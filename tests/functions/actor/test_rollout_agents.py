@@ -89,10 +89,11 @@ class Turns(Parallel):
 @pytest.fixture(autouse=True, scope="module")
 def _registered() -> Iterator[None]:
     before = {*registry}
-    gymnasium.register("Parallel-v0", entry_point=Parallel)
-    gymnasium.register("Short-v0", entry_point=Parallel, max_episode_steps=2)
-    gymnasium.register("Turns-v0", entry_point=Turns)
-    gymnasium.register("List-v0", entry_point=lambda: [1, 2])
+    here = f"{__name__}:"
+    gymnasium.register("Parallel-v0", entry_point=f"{here}Parallel")
+    gymnasium.register("Short-v0", entry_point=f"{here}Parallel", max_episode_steps=2)
+    gymnasium.register("Turns-v0", entry_point=f"{here}Turns")
+    gymnasium.register("List-v0", entry_point="builtins:list")
     yield
     for name in {*registry} - before:
         del registry[name]
@@ -198,7 +199,8 @@ def test_an_evaluation_is_the_mean_over_agents_of_one_policys_actions() -> None:
         )
         seen, rewards, *_ = alone.step(actions)
         total += sum(rewards.values()) / len(NAMES)
-    assert (episode.length, episode.episode_return) == (LENGTH, pytest.approx(total))
+    assert episode.length == LENGTH
+    assert episode.episode_return == pytest.approx(total)
 
 
 def test_what_is_not_finite_ends_the_rollout() -> None:

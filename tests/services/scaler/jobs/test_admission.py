@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from services.scaler.book.records import JobRecord
-from services.scaler.jobs.admission import Admission, budget_errors, search_errors
+from services.scaler.jobs.admission import Admission, agent_errors, budget_errors, search_errors
 from services.scaler.jobs.cache_use import MAX_TRAJECTORY_BYTES, round_bytes, trajectory_errors
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.launching.invoker import MAX_EVENT_BYTES
@@ -502,3 +502,34 @@ def test_answers_of_a_search_are_refused_that_the_learner_would_refuse() -> None
     assert (error.field, "the learner accepts 256 MB" in error.message) == ("actors.min", True)
     more = resized(search(actors={"min": 3, "max": 32}, hyperparameters=many), wide)
     assert not [*trajectory_errors(more, wide)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"samples_per_round": 2048, "actors": {"min": 8, "max": 8}}, None),
+        ({"steps_per_actor": 255}, None),
+        ({"steps_per_actor": 254}, ("steps_per_actor", "give a multiple of 3")),
+        ({"samples_per_round": 8, "actors": {"min": 4, "max": 4}}, ("samples_per_round", "of 12")),
+        ({"envs_per_actor": 4}, ("envs_per_actor", "4 is no multiple of the 3 agents of Hopper")),
+        ({"envs_per_actor": 6, "steps_per_actor": 252}, None),
+    ],
+)
+def test_an_actor_has_an_environment_for_each_agent(
+    fields: dict[str, object], wrong: tuple[str, str] | None
+) -> None:
+    three = HOPPER.model_copy(update={"agents": 3})
+    spec = resized(JobSpec.model_validate({"env_id": "Hopper-v5", **fields}), three)
+    assert spec.envs_per_actor == fields.get("envs_per_actor", 3)
+    errors = [(error.field, error.message) for error in agent_errors(spec, three)]
+    assert [field for field, _ in errors] == ([] if wrong is None else [wrong[0]])
+    assert wrong is None or wrong[1] in errors[0][1]
+
+
+async def test_ars_is_refused_where_there_are_several_agents(
+    catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
+) -> None:
+    three = HOPPER.model_copy(update={"agents": 3})
+    lambdas.behave = lambda task, nth: Reply(body=three.model_dump(mode="json"))
+    errors = await refused(admission(catalogue), JobSpec(algorithm="ars"))
+    assert "which has several agents; use ppo" in errors["algorithm"]
