@@ -131,7 +131,8 @@ class Ars(OnPolicy):
 
     def policy_payload(self) -> PolicyPayload:
         """Return the present policy as the actors load it."""
-        arrays = shaped_weights(self._spec, self._weights)
+        arrays = {name: np.zeros(shape, np.float32) for name, shape in self._spec.shapes.items()}
+        arrays |= shaped_weights(self._spec, self._weights)
         metadata = self._spec.metadata()
         if self._spec.head.log_std == "free":
             arrays["log_std"] = np.full(self._spec.head.size, LOG_STD, np.float32)

@@ -3,7 +3,8 @@
 Whoever needs one computes it: nobody sends it. Learner and actors draw it from the job's seed, the
 iteration and the direction's number.
 
-Legend: n weights and biases of a policy, layer by layer, each weight before its bias.
+Legend: n weights and biases of a policy, layer by layer, each weight before its bias. A linear
+policy has no bias, as in arXiv 1803.07055.
 """
 
 import math
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from shared.policy.spec import PolicySpec
 from shared.trajectory.seeds import actor_seed
 
-_LAYERS = "policy."
+_LAYERS, _BIAS = "policy.", ".bias"
 
 
 def direction(job_seed: int, iteration: int, index: int, size: int) -> NDArray[np.float64]:
@@ -26,7 +27,10 @@ def direction(job_seed: int, iteration: int, index: int, size: int) -> NDArray[n
 
 def weight_shapes(spec: PolicySpec) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the arrays that directions move, in their order."""
-    return {name: shape for name, shape in spec.shapes.items() if name.startswith(_LAYERS)}
+    shapes = {name: shape for name, shape in spec.shapes.items() if name.startswith(_LAYERS)}
+    if len(shapes) == 2:  # a weight and a bias: one layer
+        return {name: shape for name, shape in shapes.items() if not name.endswith(_BIAS)}
+    return shapes
 
 
 def flat_weights(

@@ -92,10 +92,23 @@ def test_equal_seeds_give_equal_records_and_equal_bytes(
     assert final_weights(runs_dir, one.job_id)[2] != final_weights(runs_dir, other.job_id)[2]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {
+            "env_id": "Pendulum-v1",  # its episodes and their states last for several rounds
+            "hyperparameters": {"hidden_sizes": [16], "recurrent": "gru", "recurrent_units": 8},
+            "scaling": {"policy": "fixed", "num_actors": 2},
+            "episodes": {"horizon": "limit"},
+        },
+    ],
+    ids=["plain", "recurrent"],
+)
 def test_a_learner_killed_and_started_again_ends_with_the_same_weights(
-    client: NitroClient, system: LocalSystem, runs_dir: Path
+    client: NitroClient, system: LocalSystem, runs_dir: Path, changes: dict[str, object]
 ) -> None:
-    whole = train(client, tiny(seed=3, stop={"max_rounds": 10}))
+    whole = train(client, tiny(**changes, seed=3, stop={"max_rounds": 10}))
     job_id = client.submit(whole.spec).job_id
     wait_until(client, job_id, lambda job: job.progress.rounds >= 7, system)
     system.kill("learner")

@@ -84,13 +84,11 @@ def test_each_episode_is_that_of_a_loop_without_any_system(
     sums = searched(env_id, policy)
     assert sums.episode.tolist() == list(range(6))
     env = gymnasium.make(env_id)
-    size = outputs * (inputs + 1)
-    weights = np.append(policy.arrays["policy.0.weight"], policy.arrays["policy.0.bias"])
+    weights, bias = policy.arrays["policy.0.weight"].ravel(), policy.arrays["policy.0.bias"]
     for episode in range(6):
         index, sign = episode % 3, 1 if episode < 3 else -1
-        moved = weights + sign * STD * direction(SEED, ROUND, index, size)
-        matrix = moved[:-outputs].reshape(outputs, inputs).astype(np.float32)
-        bias = moved[-outputs:].astype(np.float32)
+        moved = weights + sign * STD * direction(SEED, ROUND, index, weights.size)
+        matrix = moved.reshape(outputs, inputs).astype(np.float32)
         seed = actor_seed(SEED, mode="search", round_index=ROUND, actor_index=index)
         observation, _ = env.reset(seed=seed)
         total, seen, ended = 0.0, [], False
