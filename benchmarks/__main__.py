@@ -37,7 +37,7 @@ _LONG = ("dashboard_memory", "replayed_episodes", "rungs")
 """Further ones, run where they are named: they take ten minutes each."""
 _WITH_GPU = ("gpu",)
 """The same: most machines have no GPU."""
-_STUDIES = ("first_results", "memory")
+_STUDIES = ("first_results", "memory", "observations")
 """Those with options and results of their own; a study is run alone."""
 _RESULTS = Path(__file__).with_name("results")
 _PLAIN_WIDTH = 140
@@ -50,6 +50,7 @@ examples:
   python -m benchmarks gpu                     the learner's, on a machine that has one
   python -m benchmarks first_results --help    first trainings beside Stable-Baselines3's, hours
   python -m benchmarks memory --help           tasks that need a recurrent policy, an hour
+  python -m benchmarks observations --help     parts and masks beside sb3-contrib, an hour
   NITRO_PEERS_PYTHON=~/sb3/bin/python python -m benchmarks actor_rollout
                                                peers from an environment you have
 

@@ -44,7 +44,7 @@ POLICIES = ("none", "gru", "lstm", "sb3-contrib")
 value."""
 STEPS = {"Recall-v0": 61_440, "HiddenCartPole-v0": 102_400}
 """Environment steps of a run, by task."""
-_ENVS, _ROUND = 8, 2048
+ENVS, ROUND = 8, 2048
 """Environments side by side, and steps of a round over all of them; the same for sb3-contrib."""
 _SETTINGS = {
     "learning_rate": 1e-3,
@@ -55,9 +55,9 @@ _SETTINGS = {
 of."""
 _RAW_REWARDS = ("Recall-v0",)
 """Tasks whose rewards are not scaled: they are 0 or 1, and rare."""
-_EPISODES, _FIRST_SEED = 20, 1_000_000
+EPISODES, FIRST_SEED = 20, 1_000_000
 _PEER_SCRIPT = Path(__file__).parent / "peers" / "sb3_contrib_recurrent.py"
-_PEER_PYTHON = "NITRO_SB3_CONTRIB_PYTHON"
+PEER_PYTHON = "NITRO_SB3_CONTRIB_PYTHON"
 _RESULTS = Path(__file__).parent / "results" / "memory.jsonl"
 
 
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make the runs that are missing, and write a table of all to standard output."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(1)
-    done = _read(options.out)
+    done = read_results(options.out)
     try:
         for env_id, policy, seed in _wanted(options):
             if (env_id, policy, seed) in {result.key for result in done}:
@@ -121,11 +121,12 @@ def _wanted(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
     for seed in range(1, options.seeds + 1):
         for env_id in options.only:
             for policy in options.policies:
-                if policy != "sb3-contrib" or _PEER_PYTHON in os.environ:
+                if policy != "sb3-contrib" or PEER_PYTHON in os.environ:
                     yield env_id, policy, seed
 
 
-def _read(path: Path) -> list[MemoryResult]:
+def read_results(path: Path) -> list[MemoryResult]:
+    """Return the runs that a file has, none where there is no file."""
     if not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -137,14 +138,28 @@ def _ours(env_id: str, policy: str, seed: int) -> MemoryResult:
     ref = EnvironmentRef(env_id=env_id)
     settings = {**STANDARD.model_dump(), **_SETTINGS, "recurrent": policy}
     settings["reward_scaling"] = env_id not in _RAW_REWARDS
-    rounds = STEPS[env_id] // _ROUND
-    algorithm = Ppo(
-        describe(ref), PpoHyperparameters.model_validate(settings), seed=seed, max_rounds=rounds
+    rule, rounds = PpoHyperparameters.model_validate(settings), STEPS[env_id] // ROUND
+    returns, cpu_s = trained(ref, rule, seed=seed, rounds=rounds)
+    return MemoryResult(
+        env_id=env_id,
+        policy=policy,
+        seed=seed,
+        returns=returns,
+        env_steps=rounds * ROUND,
+        cpu_s=cpu_s,
+        environment=environment,
     )
+
+
+def trained(
+    ref: EnvironmentRef, rule: PpoHyperparameters, *, seed: int, rounds: int
+) -> tuple[tuple[float, ...], float]:
+    """Train by PPO in this process; return the returns of episodes then, and processor seconds."""
+    algorithm = Ppo(describe(ref), rule, seed=seed, max_rounds=rounds)
     left: tuple[bytes, ...] = ()
     start = time.process_time()
     with ExitStack() as stack:
-        envs = [stack.enter_context(closing(make_environment(ref))) for _ in range(_ENVS)]
+        envs = [stack.enter_context(closing(make_environment(ref))) for _ in range(ENVS)]
         for index in range(rounds):
             task = _task(
                 ref, index, seed=actor_seed(seed, mode="sample", round_index=index, actor_index=0)
@@ -155,21 +170,13 @@ def _ours(env_id: str, policy: str, seed: int) -> MemoryResult:
             left = trajectory.snapshots
             algorithm.learn([trajectory])
     cpu_s = time.process_time() - start
-    return MemoryResult(
-        env_id=env_id,
-        policy=policy,
-        seed=seed,
-        returns=tuple(_played(ref, load_policy(*algorithm.policy_payload()))),
-        env_steps=rounds * _ROUND,
-        cpu_s=cpu_s,
-        environment=environment,
-    )
+    return tuple(_played(ref, load_policy(*algorithm.policy_payload()))), cpu_s
 
 
 def _played(ref: EnvironmentRef, policy: NumpyPolicy) -> Iterator[float]:
     with closing(make_environment(ref)) as env:
-        for index in range(_EPISODES):
-            task = _task(ref, 0, seed=_FIRST_SEED + index).model_copy(update={"mode": "evaluate"})
+        for index in range(EPISODES):
+            task = _task(ref, 0, seed=FIRST_SEED + index).model_copy(update={"mode": "evaluate"})
             yield float(evaluate_episode(task, env, policy).episode_return)
 
 
@@ -182,19 +189,19 @@ def _task(ref: EnvironmentRef, index: int, *, seed: int) -> RolloutTask:
         actor_index=0,
         policy_version=index,
         env=ref,
-        steps=_ROUND,
-        num_envs=_ENVS,
+        steps=ROUND,
+        num_envs=ENVS,
         seed=seed,
         continues=True,
-        replay_steps=_ROUND,
+        replay_steps=ROUND,
     )
 
 
 def _theirs(env_id: str, policy: str, seed: int) -> MemoryResult:
     environment = describe_environment()
     # -I: neither our packages nor the user's can shadow the peer's.
-    command = [os.environ[_PEER_PYTHON], "-I", str(_PEER_SCRIPT), env_id, str(STEPS[env_id])]
-    command += [str(seed), memory_tasks.__file__, str(_EPISODES), str(_FIRST_SEED)]
+    command = [os.environ[PEER_PYTHON], "-I", str(_PEER_SCRIPT), env_id, str(STEPS[env_id])]
+    command += [str(seed), memory_tasks.__file__, str(EPISODES), str(FIRST_SEED)]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=one_thread, check=True)
     answer = json.loads(done.stdout.splitlines()[-1])

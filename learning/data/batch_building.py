@@ -16,13 +16,14 @@ from torch import Tensor
 
 from learning.data.fragments import in_actor_order
 from learning.data.normalisation import Normalisation
-from learning.data.sequences import Evaluated, Finals, remembered, sequence_length
+from learning.data.sequences import Evaluated, Finals, remembered
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.recurrent_network import RecurrentActorCritic
 from learning.returns.gae import generalised_advantages, normalised
 from learning.returns.vtrace import Returns, vtrace
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.policy.recurrent import sequence_length
 from shared.trajectory.columns import Columns, Experience, final_rows
 from shared.trajectory.trajectory import Trajectory
 

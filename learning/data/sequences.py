@@ -63,12 +63,3 @@ def remembered(
         next_value[finals.b, finals.t] = network.evaluated(last.unsqueeze(1))[1].squeeze(1)
     rows = torch.cat((fresh, own, observation), 2)[:, :-1]
     return Evaluated(rows.flatten(0, 1), outputs[:, :-1].flatten(0, 1), values[:, :-1], next_value)
-
-
-def sequence_length(num_samples: int, longest: int) -> int:
-    """Return the longest sequences, up to `longest` steps, that samples can be cut into.
-
-    >>> sequence_length(2048, 32), sequence_length(2044, 32), sequence_length(7, 32)
-    (32, 28, 7)
-    """
-    return next(n for n in range(min(longest, num_samples), 0, -1) if num_samples % n == 0)

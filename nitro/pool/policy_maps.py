@@ -114,6 +114,7 @@ def policy_of(
             "expected a torch module, a mapping of names to arrays or a nitro.Policy, got "
             f"{type(module).__name__}"
         )
+    _require_no_memory(module)
     parts = [part for wanted in chosen.layers for part in _parts(module, wanted)]
     try:
         activation = _activation(parts)
@@ -122,6 +123,16 @@ def policy_of(
             raise
         return _graph_policy(module, chosen, environment)
     return _policy(module.state_dict(), replace(chosen, activation=activation))
+
+
+def _require_no_memory(module: "nn.Module") -> None:
+    """Refuse a module with recurrent layers, wherever they are: a map may not name them."""
+    for name, layer in module.named_modules():
+        if any(kind.__name__ in ("RNNBase", "RNNCellBase") for kind in type(layer).__mro__):
+            raise PolicyNotSupportedError(
+                f"{name} is {type(layer).__name__}: actors would act without what it remembers. "
+                "nitro train has recurrent policies: --set hyperparameters.recurrent=lstm"
+            )
 
 
 def _graph_policy(module: "nn.Module", chosen: PolicyMap, environment: EnvironmentSpec) -> Policy:

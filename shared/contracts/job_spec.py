@@ -318,11 +318,9 @@ class JobSpec(EnvironmentRef):
         # readable.
         if "algorithm" in info.data:
             kind = ALGORITHMS[info.data["algorithm"]].model
-            if "recurrent" in overrides and "recurrent" not in kind.model_fields:
-                raise ValueError(
-                    f"recurrent is for ppo: {info.data['algorithm']} learns from steps of older "
-                    "policies, whose recurrent states are of other weights; use ppo"
-                )
+            cells = overrides.get("recurrent", "none")
+            if cells != "none" and "recurrent" not in kind.model_fields:
+                raise ValueError(f"recurrent is for ppo, not for {info.data['algorithm']}: use ppo")
             kind.model_validate(overrides, extra="ignore" if info.context == READ_BACK else None)
         return overrides
 

@@ -81,6 +81,11 @@ class PpoHyperparameters(CommonHyperparameters):
                 f"recurrent ({self.recurrent}) is for Nitro's own layers: leave network "
                 f"({self.network}) out"
             )
+        if self.minibatch_size < self.sequence_length:
+            raise ValueError(
+                f"minibatch_size ({self.minibatch_size}) must hold a sequence of sequence_length "
+                f"({self.sequence_length})"
+            )
         if not self.hidden_sizes:
             raise ValueError(
                 f"recurrent ({self.recurrent}) needs a layer before its cells: give hidden_sizes"

@@ -126,11 +126,11 @@ class NumpyPolicy:
 
         Args:
             observation: The observations.
-            state: Recurrent state of each # [N, S], moved on in place; None: of new episodes.
+            state: Recurrent state of each # [N, S], moved on in place; a recurrent policy needs it.
 
         Raises:
             PolicyError: The observations' last axes are not an observation's, or there are more or
-                fewer of them than states.
+                fewer of them than states, or no states of a recurrent policy.
         """
         shape = self.observation_shape
         num_leading = observation.ndim - len(shape)
@@ -144,6 +144,11 @@ class NumpyPolicy:
         if self.observation_scale is not None:
             rows = self.observation_scale.apply(rows, out=np.empty_like(rows))
         out = np.empty((len(rows), self.network.output_size), np.float32)
+        if state is None and self.spec.recurrent:
+            raise PolicyError(
+                "is recurrent, so its outputs follow from its state, too: give one of new_state(n) "
+                "where episodes begin, or call act, which remembers"
+            )
         if state is not None and len(state) != len(rows):
             raise PolicyError(
                 f"remembers {len(state)} episodes and got {len(rows)} observations: call reset() "
@@ -153,10 +158,16 @@ class NumpyPolicy:
         return out.reshape(*leading, self.network.output_size)
 
     def sample(
-        self, observation: NDArray[np.generic], rng: np.random.Generator
+        self,
+        observation: NDArray[np.generic],
+        rng: np.random.Generator,
+        state: Float32 | None = None,
     ) -> tuple[Action, Float32]:
-        """Return random actions [..., *act] and their log-probabilities [...]."""
-        outputs = self.outputs(observation)
+        """Return random actions [..., *act] and their log-probabilities [...].
+
+        A recurrent state is as in `outputs`.
+        """
+        outputs = self.outputs(observation, state)
         leading = outputs.shape[:-1]
         action = self.distribution.new_actions(leading)
         self.distribution.sample(outputs, noise=self.distribution.noise(rng, leading), out=action)
@@ -198,9 +209,14 @@ class NumpyPolicy:
         """
         return self.distribution.mode(self.outputs(observation, state))
 
-    def log_prob(self, observation: NDArray[np.generic], action: Action) -> Float32:
-        """Return the log-probabilities [...] of actions [..., *act]."""
-        return self.distribution.log_prob(self.outputs(observation), action)
+    def log_prob(
+        self, observation: NDArray[np.generic], action: Action, state: Float32 | None = None
+    ) -> Float32:
+        """Return the log-probabilities [...] of actions [..., *act].
+
+        A recurrent state is as in `outputs`.
+        """
+        return self.distribution.log_prob(self.outputs(observation, state), action)
 
 
 def load_policy(

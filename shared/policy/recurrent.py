@@ -68,3 +68,12 @@ class Recurrent:
 def _sigmoid(xp: Any, values: Any) -> Any:
     """Return 1 / (1 + exp(-values)), in a form that cannot overflow."""
     return 0.5 * xp.tanh(0.5 * values) + 0.5
+
+
+def sequence_length(num_samples: int, longest: int) -> int:
+    """Return the longest sequences, up to `longest` steps, that samples can be cut into.
+
+    >>> sequence_length(2048, 32), sequence_length(2044, 32), sequence_length(7, 32)
+    (32, 28, 7)
+    """
+    return next(n for n in range(min(longest, num_samples), 0, -1) if num_samples % n == 0)

@@ -30,6 +30,7 @@ from services.scaler.jobs.network_size import (
     algorithm_errors,
     function_errors,
     network_errors,
+    sequence_errors,
 )
 from services.scaler.launching.invoker import MAX_EVENT_BYTES
 from services.scaler.launching.lambda_function import LambdaApiError
@@ -107,6 +108,7 @@ class Admission:
         refuse_wrong(search_errors(spec, environment, timeout_s=timeout_s))
         refuse_wrong(agent_errors(spec, environment))
         refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])
+        refuse_wrong(sequence_errors(spec, environment))
         try:
             limit = await self.quota.limit()
         except LambdaApiError as error:

@@ -7,14 +7,13 @@ from shared.contracts.environment_spec import ActionSpec, ContinuousActionSpec, 
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.problem import FieldError
+from shared.hyperparameters.common import Hyperparameters
 
 _SHAPING = (
     "hidden_sizes",
     "value_hidden_sizes",
     "activation",
     "layer_norm",
-    "recurrent",
-    "recurrent_units",
     "image_network",
     "observation_normalisation",
 )
@@ -41,10 +40,17 @@ def initial_policy_errors(
     }
     rules = earlier.hyperparameters, resolve_for(spec, environment)
     shaping = {name: tuple(getattr(rule, name, None) for rule in rules) for name in _SHAPING}
+    shaping["recurrent cells"] = (_cells(rules[0]), _cells(rules[1]))
     for name, (was, now) in (sizes | shaping).items():
         if was != now:
             message = f"{earlier.job_id} has {name} {was}, this job has {now}"
             yield FieldError(field="init_from", message=message)
+
+
+def _cells(rule: Hyperparameters) -> str:
+    """Return the cells of a policy; of algorithms without any as of policies without any."""
+    cell = getattr(rule, "recurrent", "none")
+    return cell if cell == "none" else f"{cell} [{getattr(rule, 'recurrent_units', 0)}]"
 
 
 def _observed(environment: EnvironmentSpec) -> str:

@@ -12,8 +12,11 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
 from shared.contracts.rollouts import MAX_POLICY_BYTES, POLICY_HEADER_BYTES
+from shared.contracts.scaling_spec import FixedScaling
 from shared.hyperparameters.common import Hyperparameters
+from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.hyperparameters.presets import ALGORITHMS
+from shared.policy.recurrent import sequence_length
 from shared.policy.spec import PolicySpec
 
 _MB = 1024 * 1024
@@ -44,8 +47,13 @@ def algorithm_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fi
 
 def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
     """Yield the error of a network that cannot be built, or of a policy that is too large."""
+    rule = resolve_for(spec, environment)
+    if rule.state_size and environment.observation.has_images:
+        message = f"{spec.env_id} observes images, and recurrent cells are for vectors: use none"
+        yield FieldError(field="hyperparameters.recurrent", message=message)
+        return
     try:
-        weights = network_weights(spec, environment)
+        weights = PolicySpec.of(environment, rule).num_weights
     except ValueError as error:
         yield FieldError(field="env_id", message=f"env_id {spec.env_id!r}: {error}")
         return
@@ -56,11 +64,34 @@ def network_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fiel
         field, remedy = "hyperparameters.hidden_sizes", "lower them"
         if environment.observation.has_images:
             field, remedy = "env_id", "use smaller images or fewer actions"
+        elif rule.state_size:
+            field, remedy = "hyperparameters.recurrent_units", "lower them, or hidden_sizes"
         message = (
             f"a policy of {weights} weights for {spec.env_id} takes {needed / _MB:.1f} MB, actors "
             f"load {MAX_POLICY_BYTES / _MB:.0f} MB; {remedy}"
         )
         yield FieldError(field=field, message=message)
+
+
+def sequence_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
+    """Yield the error of a recurrent policy whose gradients would reach back few steps.
+
+    Sequences divide a round's steps, so an actor's steps need a divisor of some size.
+    """
+    rule = resolve_for(spec, environment)
+    if not (isinstance(rule, PpoHyperparameters) and rule.state_size):
+        return
+    most = spec.actors.max
+    if isinstance(spec.scaling, FixedScaling):
+        most = spec.scaling.num_actors
+    steps = spec.steps_of(most)
+    length = min(rule.sequence_length, steps)
+    if 2 * sequence_length(steps, length) < length:
+        message = (
+            f"an actor's {steps} steps cannot be cut into sequences of {(length + 1) // 2} to "
+            f"{length} steps (hyperparameters.sequence_length): use a multiple of {length}"
+        )
+        yield FieldError(field=spec.size_field, message=message)
 
 
 def function_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:

@@ -460,7 +460,7 @@ def test_a_policy_that_actors_cannot_run_is_refused_and_nothing_is_launched(
 ) -> None:
     wrong = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.GRU(2, 2))
     with pool_at(shared_system) as pool:
-        with pytest.raises(PolicyNotSupportedError, match="returns tuple"):
+        with pytest.raises(PolicyNotSupportedError, match="1 is GRU: actors would act without"):
             pool.collect(wrong)
         with pytest.raises(PolicyNotSupportedError, match="shape"):
             pool.collect(torch.nn.Sequential(torch.nn.Linear(5, 2)))

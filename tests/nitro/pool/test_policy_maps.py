@@ -123,6 +123,15 @@ def test_a_recurrent_agent_is_refused() -> None:
         policy_of(module)
 
 
+def test_a_recurrent_layer_that_a_map_does_not_name_is_refused() -> None:
+    agent = Agent(3, 2)
+    agent.lstm = nn.LSTM(3, 3)
+    for cells in (nn.LSTM(3, 3), nn.Sequential(nn.GRUCell(3, 3))):
+        agent.lstm = cells
+        with pytest.raises(PolicyNotSupportedError, match=r"lstm(\.0)? is (LSTM|GRUCell)"):
+            policy_of(agent, "cleanrl")
+
+
 def test_names_that_are_not_there_are_told() -> None:
     with pytest.raises(PolicyNotSupportedError, match=r"Agent has no 'action_net'|has no 'mlp_ext"):
         policy_of(Agent(2, 1), "sb3")
@@ -184,9 +193,16 @@ def test_a_graph_joins_all_parts_and_sees_images() -> None:
     assert len(policy.encoded(seen)) > 100
 
 
+class Pair(nn.Module):
+    """Gives two tensors where a layer would give one."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x, x
+
+
 def test_a_module_that_makes_no_graph_is_refused() -> None:
     seen = environment(DiscreteActionSpec(n=2), size=2)
-    module = nn.Sequential(OrderedDict(body=nn.LSTM(2, 2), head=nn.Linear(2, 2)))
+    module = nn.Sequential(OrderedDict(body=Pair(), head=nn.Linear(2, 2)))
     with pytest.raises(PolicyNotSupportedError, match="cannot be published: Sequential failed"):
         policy_of(module, environment=seen)
     with pytest.raises(PolicyNotSupportedError, match="3 outputs, and the environment"):

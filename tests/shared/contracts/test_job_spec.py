@@ -196,7 +196,7 @@ def test_a_recurrent_policy_is_not_measured_and_has_a_constant_number_of_actors(
     ("body", "says"),
     [
         ({"scaling": {"policy": "nitro"}}, "nothing is measured of recurrent policies"),
-        ({"algorithm": "impact"}, "recurrent is for ppo: impact learns from steps of older"),
+        ({"algorithm": "impact"}, "recurrent is for ppo, not for impact: use ppo"),
         ({"algorithm": "sac"}, "recurrent is for ppo"),
         ({"learner": "functions"}, "learner is functions: use cpu or gpu"),
         ({"learner": "external"}, "learner is external: use cpu or gpu"),

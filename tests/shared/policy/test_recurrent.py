@@ -57,6 +57,17 @@ def test_act_goes_on_until_reset_and_each_row_has_an_episode_of_its_own(cell: st
         policy.act(seen[0, 0])
 
 
+def test_what_follows_from_a_state_is_not_told_without_one() -> None:
+    policy, seen = recurrent_policy(DISCRETE, "gru"), rows(2, 4)
+    state, rng = policy.new_state(2), np.random.default_rng(0)
+    action, log_prob = policy.sample(seen, rng, state)
+    assert state.any()
+    np.testing.assert_array_equal(policy.log_prob(seen, action, policy.new_state(2)), log_prob)
+    for call in (policy.mode, policy.outputs, lambda o: policy.sample(o, rng)):
+        with pytest.raises(PolicyError, match="is recurrent, so its outputs follow from its state"):
+            call(seen)
+
+
 def test_a_policy_without_a_memory_may_be_reset_all_the_same() -> None:
     arrays = {"policy.0.weight": np.ones((3, 4), np.float32), "policy.0.bias": rows(3)}
     said = {"format": "nitro-policy/1", "network": "mlp", "activation": "tanh"}

@@ -1,3 +1,5 @@
+import pytest
+
 from services.scaler.jobs.initial_policy import initial_policy_errors
 from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
@@ -7,10 +9,11 @@ from tests.services.scaler.lambda_endpoint import HOPPER
 SPEC = JobSpec.model_validate({"preset": "standard", "init_from": {"job_id": "earlier"}})
 
 
-def _earlier(environment: EnvironmentSpec | None = HOPPER, **hyperparameters: object) -> Job:
-    spec = JobSpec.model_validate(
-        {"preset": "standard", "env_id": "Other-v0", "hyperparameters": hyperparameters}
-    )
+def _earlier(
+    environment: EnvironmentSpec | None = HOPPER, algorithm: str = "ppo", **changes: object
+) -> Job:
+    body = {"preset": "standard", "env_id": "Other-v0", "algorithm": algorithm}
+    spec = JobSpec.model_validate({**body, "hyperparameters": changes})
     return Job(
         job_id="earlier", spec=spec, environment=environment, status="succeeded", created_at=0.0
     )
@@ -24,6 +27,18 @@ def test_a_policy_of_the_same_size_is_taken_whatever_else_differs() -> None:
     assert _told(_earlier(learning_rate=1e-5)) == []
     plain = SPEC.model_copy(update={"init_from": None})
     assert [*initial_policy_errors(plain, HOPPER, None)] == []
+
+
+@pytest.mark.parametrize("algorithm", ["impact", "impala"])
+def test_a_policy_of_another_algorithm_is_taken(algorithm: str) -> None:
+    assert _told(_earlier(algorithm=algorithm)) == []
+
+
+def test_recurrent_cells_must_be_the_same_where_there_are_any() -> None:
+    assert _told(_earlier(recurrent_units=7)) == []
+    assert _told(_earlier(recurrent="gru", recurrent_units=7)) == [
+        "init_from: earlier has recurrent cells gru [7], this job has none"
+    ]
 
 
 def test_what_does_not_fit_is_told_with_both_sizes() -> None:

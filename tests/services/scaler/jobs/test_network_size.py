@@ -10,6 +10,7 @@ from services.scaler.jobs.network_size import (
     function_errors,
     network_errors,
     network_weights,
+    sequence_errors,
 )
 from shared.contracts.environment_spec import (
     ActionSpec,
@@ -159,3 +160,40 @@ def test_the_largest_network_that_is_admitted_to_functions_can_be_loaded() -> No
 def _on_functions(width: int) -> JobSpec:
     hyperparameters = {"hidden_sizes": (width, width)}
     return SPEC.model_copy(update={"learner": "functions", "hyperparameters": hyperparameters})
+
+
+def recurrent(**changes: Any) -> JobSpec:
+    settings = {"recurrent": "gru", **changes.pop("hyperparameters", {})}
+    body = {"env_id": "Mine-v0", "preset": "standard", "hyperparameters": settings}
+    return JobSpec.model_validate(body | changes).resolved()
+
+
+def test_what_is_wrong_with_a_recurrent_policy_is_told_of_its_field() -> None:
+    (error,) = network_errors(recurrent(), environment((3, 84, 84)))
+    assert error.field == "hyperparameters.recurrent"
+    large = recurrent(hyperparameters={"recurrent_units": 8_192})
+    (error,) = network_errors(large, environment((4,)))
+    assert error.field == "hyperparameters.recurrent_units"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"steps_per_actor": 127}, "steps_per_actor"),
+        ({"steps_per_actor": 514}, "steps_per_actor"),
+        ({"steps_per_actor": 524, "hyperparameters": {"sequence_length": 8}}, None),
+        ({"steps_per_actor": 144}, None),
+        ({"steps_per_actor": 13}, None),
+        ({"steps_per_actor": 127, "hyperparameters": {"recurrent": "none"}}, None),
+        (
+            {"samples_per_round": 2048, "scaling": {"policy": "fixed", "num_actors": 9}},
+            "samples_per_round",
+        ),
+        ({"samples_per_round": 2048, "scaling": {"policy": "fixed", "num_actors": 8}}, None),
+    ],
+)
+def test_steps_that_cannot_be_cut_into_long_sequences_are_refused(
+    changes: dict[str, Any], field: str | None
+) -> None:
+    errors = [*sequence_errors(recurrent(**changes), environment((4,)))]
+    assert [error.field for error in errors] == ([field] if field else [])

@@ -1,0 +1,75 @@
+"""The benchmark of parts and masks: a run is made once, and the tasks are what they say."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.memory import MemoryResult
+from benchmarks.observation_tasks import FREE, NUM_MACHINES, PIXELS, SIDE, Camera, Dispatch
+from benchmarks.observations import TASKS
+
+
+def test_a_run_is_made_once_and_told_in_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.observations.ROUND", TASKS["Dispatch-v0"].steps // 2)
+    monkeypatch.delenv("NITRO_SB3_CONTRIB_PYTHON", raising=False)
+    made: list[dict[str, Any]] = []
+
+    def trained(_ref: object, _rule: object, **given: Any) -> tuple[tuple[float, ...], float]:
+        made.append(given)
+        return (1.0, 2.0), 0.5
+
+    monkeypatch.setattr("benchmarks.observations.trained", trained)
+    out = tmp_path / "observations.jsonl"
+    command = ["observations", "--only", "Dispatch-v0", "--seeds", "1", "--out", str(out)]
+    assert main(command) == main(command) == 0
+    found = [MemoryResult.model_validate_json(line) for line in out.read_text().splitlines()]
+    assert [each.policy for each in found] == ["nitro, masked", "nitro, no mask"]
+    assert made == [{"seed": 1, "rounds": 2}] * 2
+    assert "| `Dispatch-v0` | nitro, masked | 1.5 ± 0 |" in capsys.readouterr().out
+
+
+def test_the_goal_is_in_the_picture_alone_and_the_place_in_the_numbers_alone() -> None:
+    env = Camera()
+    seen, _ = env.reset(seed=3)
+    pictures, places = {seen["picture"].tobytes()}, set()
+    for action in (0, 1, 2, 3, 0, 0, 2, 2):
+        place = np.rint((seen["place"] + 1) * (SIDE - 1) / 2)
+        goal = np.argwhere(seen["picture"][::PIXELS, ::PIXELS, 0])[0]
+        places.add(tuple(place))
+        seen, reward, arrived, *_ = env.step(np.int64(action))
+        pictures.add(seen["picture"].tobytes())
+        where = np.rint((seen["place"] + 1) * (SIDE - 1) / 2)
+        assert arrived == (where == goal).all()
+        assert reward == pytest.approx(float(arrived) - 0.02)
+        if arrived:
+            break
+    assert len(pictures) == 1
+    assert len(places) > 1
+
+
+def test_a_busy_machine_ends_the_episode_and_some_machine_is_always_free() -> None:
+    env = Dispatch()
+    env.reset(seed=1)
+    free = []
+    for _ in range(300):
+        masks = env.action_masks()
+        free.append(masks.mean())
+        observation, reward, ended, *_ = env.step(np.int64(masks.argmax()))
+        assert not ended
+        assert 0 <= reward <= 1
+        np.testing.assert_array_equal(observation[NUM_MACHINES:], env.action_masks())
+    assert min(free) > 0
+    assert np.mean(free) == pytest.approx(FREE + (1 - FREE) / NUM_MACHINES, abs=0.05)
+    _, reward, ended, *_ = env.step(np.int64(env.action_masks().argmin()))
+    assert (reward, ended) == (0.0, True)
+
+
+def test_both_tasks_are_registered_with_their_limits() -> None:
+    limits = [gymnasium.spec(name).max_episode_steps for name in ("Camera-v0", "Dispatch-v0")]
+    assert limits == [20, 64]
