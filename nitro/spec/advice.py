@@ -21,6 +21,8 @@ from shared.service.cores import usable_cores
 
 _SAMPLES_PER_S = {"paper_cnn": 1_700, "nature_cnn": 1_300}
 """Samples per second of PPO's update on one core, by image network."""
+_PIXELS = 84 * 84
+"""Where observations have fewer, jobs are fast."""
 _STEPS_PER_S = 1_000
 """Steps per second of an Atari game and its policy on one core."""
 _GAME_STEPS = 2_000
@@ -141,12 +143,14 @@ def time_on_cpu(
     rounds: int,
     cores: int,
 ) -> TimeRange | None:
-    """Estimate PPO's duration on images without a GPU; None for anything else, which is fast.
+    """Estimate PPO's duration on large images without a GPU; None for all else, which is fast.
 
     The learner updates on one core; during rollouts it waits, and actors have all cores.
     Evaluations take time, too.
     """
-    if not (environment.observation.has_images and isinstance(hyperparameters, PpoHyperparameters)):
+    seen = environment.observation
+    pixels = math.prod(seen.shape) - seen.num_numbers
+    if pixels < _PIXELS or not isinstance(hyperparameters, PpoHyperparameters):
         return None
     update_s = hyperparameters.num_epochs / _SAMPLES_PER_S[hyperparameters.image_network]
     step_s = update_s + 1 / (_STEPS_PER_S * cores)

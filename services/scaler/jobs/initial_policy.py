@@ -57,9 +57,8 @@ def _observed(environment: EnvironmentSpec) -> str:
     observation = environment.observation
     if observation.has_images:
         images = [list(image) for image in observation.images]
-        return (
-            f"{list(observation.shape)} of {observation.dtype}{f', images {images}' * bool(images)}"
-        )
+        whole = f"{list(observation.shape)} of {observation.dtype}"
+        return f"{whole} that begin with images {images}" if images else whole
     return f"[{math.prod(observation.shape)}]"
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from services.scaler.jobs.initial_policy import initial_policy_errors
-from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpec
+from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from tests.services.scaler.lambda_endpoint import HOPPER
@@ -53,6 +53,12 @@ def test_what_does_not_fit_is_told_with_both_sizes() -> None:
         "init_from: earlier has actions {'kind': 'discrete', 'n': 4}, this job has continuous [3]",
         "init_from: earlier has hidden_sizes (8,), this job has (64, 64)",
     ]
+    eyes = {"shape": (1500,), "dtype": "float32", "images": ((1, 36, 40),)}
+    observing = HOPPER.model_copy(update={"observation": ObservationSpec.model_validate(eyes)})
+    assert _told(_earlier(observing))[0] == (
+        "init_from: earlier has observations [1500] of float32 that begin with images "
+        "[[1, 36, 40]], this job has [11]"
+    )
     assert _told(_earlier(activation="relu")) == [
         "init_from: earlier has activation relu, this job has tanh"
     ]
