@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
+from nitro.cli.field_options import FAMILIAR_OPTIONS
 from nitro.errors import EXIT_INTERRUPTED, EXIT_UNREAD, CommandError
 
 P = ParamSpec("P")
@@ -18,10 +19,11 @@ R = TypeVar("R")
 
 
 class _TakesFields(TyperCommand):
-    """A command that suggests `--set` for a job's field that has no option."""
+    """A command that knows options by their names elsewhere, and suggests `--set` for the rest."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
+        args = [_ours(arg) for arg in args]
         try:
             return super().parse_args(ctx, args)
         except TyperException as error:
@@ -72,6 +74,16 @@ def command(
         return app.command(name, epilog=epilog, cls=kind)(run)
 
     return add
+
+
+def _ours(arg: str) -> str:
+    """Return an argument with our name in place of another library's.
+
+    >>> _ours("--lr=0.1"), _ours("--seed")
+    ('--learning-rate=0.1', '--seed')
+    """
+    option, *value = arg.split("=", 1)
+    return "=".join((FAMILIAR_OPTIONS.get(option, option), *value))
 
 
 def _silence_unread() -> bool:

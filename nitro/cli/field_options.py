@@ -37,12 +37,16 @@ class FieldOption:
         return self.group + self.name
 
     @property
+    def spelling(self) -> str:
+        """What one types."""
+        return self.option or f"--{self.name.replace('_', '-')}"
+
+    @property
     def parameter(self) -> inspect.Parameter:
         """The command's argument, which typer reads; it has the field's name."""
-        names = (self.option or f"--{self.name.replace('_', '-')}", self.familiar)
         option = typer.Option(
-            *(name for name in names if name is not None),
-            help=self.help,
+            self.spelling,
+            help=self.help if self.familiar is None else f"{self.help} Or {self.familiar}.",
             metavar=self.metavar,
             rich_help_panel=self.panel,
             show_default=False,
@@ -130,6 +134,13 @@ FIELD_OPTIONS = (
         "Environment steps per round, shared by all actors.",
     ),
 )
+
+
+FAMILIAR_OPTIONS = {"--total-timesteps": "--total-steps"} | {
+    option.familiar: option.spelling for option in FIELD_OPTIONS if option.familiar
+}
+"""Ours by the names of other libraries. They are no names of the options themselves: a column of
+help would be too narrow for both."""
 
 
 def with_field_options(function: F) -> F:

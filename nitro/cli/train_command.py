@@ -36,10 +36,9 @@ TotalSteps = Annotated[
     str | None,
     _job_option(
         "--total-steps",
-        "--total-timesteps",
         metavar="STEPS",
         help="Environment steps, such as 1e6, in place of --rounds; default: 1e6, or 2e5 for "
-        "Gymnasium's classic control.",
+        "Gymnasium's classic control. Or --total-timesteps.",
     ),
 ]
 Seeds = Annotated[
