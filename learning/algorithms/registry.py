@@ -10,6 +10,7 @@ import torch
 
 from learning.algorithms.algorithm import Algorithm
 from learning.algorithms.ars import Ars
+from learning.algorithms.es import Es
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
@@ -45,6 +46,7 @@ BUILDERS: dict[str, Builder] = {
     "sac": Sac,
     "crossq": Sac,
     "ars": Ars,
+    "es": Es,
 }
 
 

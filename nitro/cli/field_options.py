@@ -64,9 +64,9 @@ FIELD_OPTIONS = (
     _job(
         "algorithm",
         str,
-        "Learning algorithm; rounds overlap for all but ppo and ars. sac and crossq: continuous "
-        "actions.",
-        metavar="ppo|impact|impala|sac|crossq|ars",
+        "Learning algorithm; rounds overlap for all but ppo, ars and es. sac and crossq: "
+        "continuous actions.",
+        metavar="ppo|impact|impala|sac|crossq|ars|es",
     ),
     _job(
         "preset",

@@ -134,19 +134,24 @@ def fields(
     app,
     "nitro presets ppo",
     "nitro presets CartPole-v1",
+    "nitro presets Hopper-v5 --algorithm ars",
     "nitro presets impact --preset standard --json",
 )
 def presets(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="ppo, impact, impala, sac, crossq, or an environment; default: all presets.",
+            help="An algorithm, or an environment; default: all presets.",
             show_default=False,
         ),
     ] = None,
     *,
     preset: Annotated[
         str | None, typer.Option(help="paper or standard; default: both.", show_default=False)
+    ] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(help="In an environment; default: all that can learn it.", show_default=False),
     ] = None,
     as_json: AsJsonList = False,
 ) -> None:
@@ -158,7 +163,7 @@ def presets(
 
     from nitro.spec.presets import preset_reports, preset_table
 
-    reports = preset_reports(name, preset)
+    reports = preset_reports(name, preset, algorithm=algorithm)
     if as_json:
         typer.echo(json.dumps([report.model_dump(mode="json") for report in reports]))
         return

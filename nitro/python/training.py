@@ -76,7 +76,8 @@ def train(
         total_steps: Environment steps, instead of `rounds`; with `resume`, of a job that steps end.
         rounds: Policy updates.
         seed: Equal seeds train equal policies.
-        algorithm: `ppo`, `impact`, `impala`, `sac`, `crossq` or `ars`.
+        algorithm: `ppo`, `impact`, `impala`, `sac`, `crossq`,
+            `ars` or `es`.
         preset: Hyper-parameters to start from: `standard` or `paper`.
         budget_usd: Cap on the projected AWS cost; default: 5 with an API, no cap on this machine.
         init_from: An earlier run, its id or its folder: a new job starts from its newest policy.

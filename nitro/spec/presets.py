@@ -15,6 +15,7 @@ from nitro.errors import CommandError
 from nitro.foreign_output import foreign_code
 from nitro.local.own_environments import own_packages
 from nitro.spec.starting_job import PRESET, starting_job, train_spec
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.going_on import resized
 from shared.contracts.job_spec import PRESET_OWN, PRESET_WARM, Warm
 from shared.contracts.jobs import resolve_for
@@ -66,54 +67,75 @@ class PresetReport(BaseModel):
     """Further defaults of `nitro train` in the environment."""
 
 
-def environment_report(env_id: str) -> PresetReport:
+def environment_reports(env_id: str, algorithm: str | None = None) -> list[PresetReport]:
     """Describe the defaults of `nitro train` in an environment, with reasons.
 
+    Args:
+        env_id: The environment.
+        algorithm: Only this one; otherwise all that can learn it.
+
     Raises:
-        CommandError: There is no such environment, or it cannot be built here.
+        CommandError: There is no such environment, it cannot be built here, or the algorithm cannot
+            learn it.
     """
     from shared.environments.building import describe  # Gymnasium takes a while to load
     from shared.environments.spaces import UnsupportedEnvironment
 
-    usual, spec = starting_job(env_id), train_spec(options={"env_id": env_id}).resolved()
+    reference = train_spec(options={"env_id": env_id}).environment_ref
     own_packages(None)
     try:
         with foreign_code():
-            environment = describe(spec.environment_ref)
+            environment = describe(reference)
     except UnsupportedEnvironment as error:
         raise CommandError(str(error)) from error
+    able = [name for name, traits in ALGORITHMS.items() if not traits.unfit(environment)]
+    wanted = able if algorithm is None else [algorithm]
+    if not {*wanted} <= {*able}:
+        raise CommandError(
+            f"--algorithm: must be one of {', '.join(able)} in {env_id}, got {algorithm!r}"
+        )
+    return [_in_environment(name, environment) for name in wanted]
+
+
+def _in_environment(algorithm: str, environment: EnvironmentSpec) -> PresetReport:
+    env_id = environment.env_id
+    usual = starting_job(env_id, algorithm)
+    spec = train_spec(options={"env_id": env_id, "algorithm": algorithm}).resolved()
     spec = resized(spec, environment)
     rows = _rows(resolve_for(spec, environment), preset=spec.preset)
+    length = "max_rounds" if spec.stop.ending_steps is None else "max_env_steps"
+    training: dict[str, JsonValue] = {f"stop.{length}": getattr(spec.stop, length)}
+    if not spec.searches:
+        training[spec.size_field] = getattr(spec, spec.size_field)
     return PresetReport(
         env_id=env_id,
-        algorithm=spec.algorithm,
+        algorithm=algorithm,
         preset=spec.preset,
-        images=environment.observation.has_images,
-        horizon=preset_horizon(spec.preset, env_id),
+        images=environment.observation.is_image,
+        horizon=preset_horizon(spec.preset, env_id, algorithm),
         warm=PRESET_WARM[spec.preset],
-        learner=PRESET_LEARNER[spec.preset],
+        learner=spec.learner or PRESET_LEARNER[spec.preset],
         own=PRESET_OWN[spec.preset],
         horizons={},
         hyperparameters=tuple(
             row.model_copy(update={"source": usual.reason})
-            if row.name in usual.hyperparameters
+            if row.name in spec.hyperparameters
             else row
             for row in rows
         ),
-        training={
-            "samples_per_round": spec.samples_per_round,
-            "actors.max": spec.actors.max,
-            "stop.max_rounds": spec.stop.max_rounds,
-        },
+        training=training | {f"scaling.{k}": v for k, v in spec.scaling.asked_for().items()},
     )
 
 
-def preset_reports(name: str | None = None, preset: str | None = None) -> list[PresetReport]:
+def preset_reports(
+    name: str | None = None, preset: str | None = None, *, algorithm: str | None = None
+) -> list[PresetReport]:
     """Describe the presets: all, those of an algorithm, or the defaults of an environment.
 
     Args:
         name: An algorithm, or an environment.
         preset: Only this one.
+        algorithm: Of an environment's defaults, only this one's.
 
     Raises:
         CommandError: There is no such algorithm, environment or preset.
@@ -122,7 +144,9 @@ def preset_reports(name: str | None = None, preset: str | None = None) -> list[P
     if name is not None and _IS_ENVIRONMENT.search(name):
         if preset not in (None, PRESET):
             raise CommandError(f"--preset: environments have specific values only in {PRESET}")
-        return [environment_report(name)]
+        return environment_reports(name, algorithm)
+    if algorithm is not None:
+        raise CommandError("--algorithm: is for an environment; otherwise give it as NAME")
     for option, given, known in (("NAME", name, algorithms), ("--preset", preset, names)):
         if given is not None and given not in known:
             raise CommandError(f"{option}: must be one of {', '.join(known)}, got {given!r}")

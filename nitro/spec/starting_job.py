@@ -6,7 +6,7 @@ the other defaults are those of `JobSpec`, as for the API.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -14,31 +14,19 @@ from pydantic import JsonValue
 from nitro.errors import CommandError
 from nitro.local.own_files import named_files
 from nitro.spec.spec_file import JsonObject, merged, says, says_range, validated
+from nitro.spec.start import StartingJob
+from nitro.spec.starting_search import SEARCHES
 from nitro.spec.total_steps import has_known_rounds, planned_steps, rounds_for
 from shared.contracts.job_spec import MAX_ROUNDS, NO_CAP_USD, JobSpec
 from shared.contracts.scaling_spec import POLICIES, ActorRange
-from shared.hyperparameters.ars import ArsHyperparameters
 from shared.hyperparameters.presets import ALGORITHMS, Preset, resolve
+from shared.hyperparameters.search import SearchHyperparameters
 
 PRESET: Preset = "standard"
 _EVALUATIONS = 20
 """Evaluations in a job, roughly: each takes as long as some rounds."""
 _EPISODE_STEPS = 1000
 """Steps of a long episode: MuJoCo's limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartingJob:
-    """The length of training on an environment, and its rounds."""
-
-    total_steps: int = 1_000_000
-    samples_per_round: int = 2048
-    """The setting that the preset `standard` is tuned for."""
-    num_actors: int = 8
-    hyperparameters: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Hyper-parameters of PPO or ARS that replace the preset's."""
-    reason: str = ""
-    """Their source, as shown by `nitro presets ENV`."""
 
 
 _QUICK = StartingJob(total_steps=200_000)
@@ -87,59 +75,10 @@ _BY_NAME: Mapping[str, StartingJob] = {
 """By prefix of the environment's name; all others have the usual default."""
 
 
-def _searched(
-    total_steps: float,
-    *,
-    directions: int,
-    top: int,
-    step_size: float,
-    std: float,
-    offset: float = 0.0,
-    normalises: bool = True,
-    num_actors: int = 8,
-) -> StartingJob:
-    return StartingJob(
-        total_steps=int(total_steps),
-        num_actors=num_actors,
-        hyperparameters={
-            "directions": directions,
-            "top_directions": top,
-            "step_size": step_size,
-            "exploration_std": std,
-            "reward_offset": offset,
-            "observation_normalisation": normalises,
-        },
-        reason="arXiv 1803.07055, tables 9 and 10; steps: RL Zoo's ars.yml",
-    )
-
-
-_BY_NAME_ARS: Mapping[str, StartingJob] = {
-    "Swimmer-": _searched(
-        2e6, directions=1, top=1, step_size=0.02, std=0.01, normalises=False, num_actors=2
-    ),
-    "Hopper-": _searched(7e6, directions=8, top=4, step_size=0.01, std=0.025, offset=1.0),
-    "HalfCheetah-": _searched(
-        1.25e7, directions=32, top=4, step_size=0.02, std=0.03, num_actors=16
-    ),
-    "Walker2d-": _searched(
-        7.5e7, directions=40, top=30, step_size=0.03, std=0.025, offset=1.0, num_actors=16
-    ),
-    "Ant-": _searched(
-        7.5e7, directions=60, top=20, step_size=0.015, std=0.025, offset=1.0, num_actors=24
-    ),
-    "Humanoid-": _searched(
-        2.5e8, directions=230, top=230, step_size=0.02, std=0.0075, offset=5.0, num_actors=46
-    ),
-}
-"""The same for ARS."""
-
-
 def starting_job(env_id: str, algorithm: str = "ppo") -> StartingJob:
     """Return the length and rounds of training, from an environment's name alone."""
-    if algorithm == "ars":
-        searched = (job for prefix, job in _BY_NAME_ARS.items() if env_id.startswith(prefix))
-        return next(searched, StartingJob())
-    named = (job for prefix, job in _BY_NAME.items() if env_id.startswith(prefix))
+    by_name = SEARCHES.get(algorithm, _BY_NAME)
+    named = (job for prefix, job in by_name.items() if env_id.startswith(prefix))
     usual = next(named, StartingJob())
     if algorithm not in ALGORITHMS or not ALGORITHMS[algorithm].replays:
         return usual
@@ -216,7 +155,7 @@ def _expected_rounds(spec: JobSpec) -> int:
     """Return about how many rounds a job has; episodes of a search are taken to be long."""
     rounds, steps = spec.stop.max_rounds, spec.stop.max_env_steps
     rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
-    if steps is None or not isinstance(rule, ArsHyperparameters):
+    if steps is None or not isinstance(rule, SearchHyperparameters):
         return rounds
     return min(rounds, math.ceil(steps / (rule.num_episodes * _EPISODE_STEPS)))
 
@@ -247,16 +186,29 @@ def _fix_rounds(raw: JsonObject) -> None:
     if isinstance(scaling, dict) and scaling.keys() <= {"num_actors"}:
         if scaling or not says_range(raw):
             raw["scaling"] = {"policy": "fixed", "num_actors": usual.num_actors, **scaling}
-            if usual.num_actors < ActorRange().min and not scaling:
-                raw["actors"] = {**_group(raw, "actors"), "min": usual.num_actors}
+            if not scaling:
+                raw["actors"] = {**_group(raw, "actors"), **_range_around(usual, searches=searches)}
         if "samples_per_round" in raw and not says(raw, "episodes", "resize"):
             _say(raw, "episodes", "resize", True)
+
+
+def _range_around(usual: StartingJob, searches: bool) -> JsonObject:
+    """Return the fields of `actors` that must differ for a job's number to lie inside.
+
+    Fewer actors of a search would have more episodes each, perhaps too many for their time.
+    """
+    number, default = usual.num_actors, ActorRange()
+    least = number if searches else min(number, default.min)
+    return {
+        **({} if least == default.min else {"min": least}),
+        **({} if number <= default.max else {"max": number}),
+    }
 
 
 def _fix_hyperparameters(raw: JsonObject) -> None:
     """Set the values with which this kind of environment learns better than with the preset."""
     said, algorithm = raw.get("hyperparameters", {}), raw.get("algorithm", "ppo")
-    if algorithm in ("ppo", "ars") and isinstance(said, dict):
+    if algorithm in ("ppo", *SEARCHES) and isinstance(said, dict):
         env_id = str(raw.get("env_id", JobSpec().env_id))
         usual = starting_job(env_id, str(algorithm)).hyperparameters
         raw["hyperparameters"] = {**usual, **said}

@@ -23,8 +23,8 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.job_spec import MAX_ACTOR_STEPS, JobSpec
 from shared.contracts.scaling_spec import ActorRange, FixedScaling
-from shared.hyperparameters.ars import ArsHyperparameters
 from shared.hyperparameters.presets import resolve
+from shared.hyperparameters.search import SearchHyperparameters
 
 GoingOn = Literal["state", "replay", "no"]
 SHARED_GENERATORS = (
@@ -131,7 +131,7 @@ def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
 
 def _searching(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
     rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
-    assert isinstance(rule, ArsHyperparameters), "nothing else searches"
+    assert isinstance(rule, SearchHyperparameters), "nothing else searches"
     fewest, most = (min(n, rule.num_episodes) for n in (spec.actors.min, spec.actors.max))
     changes: dict[str, object] = {
         "actors": _ranged(spec, fewest, most),
@@ -145,7 +145,7 @@ def _searching(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
 def longest_search(spec: JobSpec, environment: EnvironmentSpec) -> int:
     """Return the most steps that the fewest actors of a search may have each in a round."""
     rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
-    assert isinstance(rule, ArsHyperparameters), "nothing else searches"
+    assert isinstance(rule, SearchHyperparameters), "nothing else searches"
     fewest = min(spec.actors.min, rule.num_episodes)
     return math.ceil(rule.num_episodes / fewest) * (longest_episode(spec, environment) or 1)
 

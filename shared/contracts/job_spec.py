@@ -114,8 +114,8 @@ class StopRule(Message):
     machine, which costs nothing, the default of `nitro train` is NO_CAP_USD.
     """
     max_env_steps: PositiveInt | None = None
-    """No round begins after this many environment steps. It ends jobs of ARS, whose rounds have an
-    unknown number of steps."""
+    """No round begins after this many environment steps. It ends jobs of ARS and ES, whose rounds
+    have an unknown number of steps."""
     max_wall_s: PositiveFloat | None = None
     """Most seconds from the first round to the start of the last round."""
 
@@ -243,8 +243,8 @@ class JobSpec(EnvironmentRef):
     seed: Annotated[int, Field(strict=True, ge=0, le=MAX_SEED)] = 0
     """Seed of all random numbers in the job."""
     steps_per_actor: Annotated[int, Field(strict=True, ge=1, le=MAX_ACTOR_STEPS)] = 256
-    """Environment steps per actor and round, summed over its environments. ARS plays whole
-    episodes: the scaler sets it to the most steps that these may have."""
+    """Environment steps per actor and round, summed over its environments. ARS and ES play
+    whole episodes: the scaler sets it to the most steps that these may have."""
     samples_per_round: Annotated[int, Field(strict=True, ge=1, le=2**24)] | None = None
     """Environment steps per round, shared equally by its actors; a remainder is dropped. A round
     with fewer actors than `actors.min` has fewer steps. An alternative to `steps_per_actor`, with

@@ -3,32 +3,33 @@
 Nitro's paper runs no ARS. *Mania* is Mania, Guy and Recht, "Simple random search provides a
 competitive approach to reinforcement learning", arXiv 1803.07055: algorithms 1 and 2, and tables 9
 and 10. *Contrib* is the default of SB3-Contrib's ARS. What differs by task is in
-`nitro.spec.starting_job`.
+`nitro.spec.starting_search`.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, StrictBool
 
 from shared.contracts.message import NonNegativeFloat, PositiveFloat, PositiveFloat32, PositiveInt
-from shared.hyperparameters.common import ActionMapping, Hyperparameters, LogStd
-
-MAX_DIRECTIONS = 10_000
-"""Most directions of an iteration."""
+from shared.hyperparameters.search import MAX_DIRECTIONS, Directions, SearchHyperparameters
+from shared.policy.blocks import Activation
 
 
-class ArsHyperparameters(Hyperparameters):
+class ArsHyperparameters(SearchHyperparameters):
     """Augmented random search: whole episodes of perturbed policies, and no gradients."""
 
     hidden_sizes: tuple[PositiveInt, ...] = ()
     """Widths of the policy's hidden layers; empty: the policy is linear. Paper: Mania. Standard:
     Mania."""
-    directions: Annotated[int, Field(strict=True, ge=1, le=MAX_DIRECTIONS)] = 8
+    activation: Activation = "tanh"
+    """What follows each hidden layer: `tanh`, `relu` or `elu`. Paper: not used. Standard: not used.
+    """
+    directions: Directions = 8
     """Random directions of an iteration, N. Each is tried both ways, for one whole episode each.
     Paper: Contrib. Standard: Contrib."""
     top_directions: Annotated[int, Field(strict=True, ge=0, le=MAX_DIRECTIONS)] = 0
-    """Directions that count, b: those with the largest return of either way. 0: all. Paper:
-    Contrib. Standard: Contrib."""
+    """Directions that count, b: those with the largest return of either way. 0, or more than there
+    are: all. Paper: Contrib. Standard: Contrib."""
     step_size: PositiveFloat = 0.02
     """Alpha: how far the weights go along the mean of the directions, weighed by the differences of
     their returns over the standard deviation of these returns. Paper: Contrib. Standard: Contrib.
@@ -45,27 +46,10 @@ class ArsHyperparameters(Hyperparameters):
     observation_clip: PositiveFloat32 = 10.0
     """Bound of normalised observations. Paper: Contrib, by its VecNormalize. Standard: Contrib."""
 
-    action_mapping: ClassVar[ActionMapping] = "clip"
-    log_std: ClassVar[LogStd] = "free"
-
-    @model_validator(mode="after")
-    def _enough(self) -> "ArsHyperparameters":
-        if self.top_directions > self.directions:
-            raise ValueError(
-                f"top_directions ({self.top_directions}) must not exceed directions "
-                f"({self.directions})"
-            )
-        return self
-
-    @property
-    def num_episodes(self) -> int:
-        """Episodes of an iteration."""
-        return 2 * self.directions
-
     @property
     def num_counting(self) -> int:
         """Directions that count, b."""
-        return self.top_directions or self.directions
+        return min(self.top_directions or self.directions, self.directions)
 
 
 PAPER = STANDARD = ArsHyperparameters()

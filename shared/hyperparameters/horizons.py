@@ -21,8 +21,8 @@ def preset_horizon(preset: Preset, env_id: str = "", algorithm: str = "ppo") -> 
     """Return a preset's horizon: `fragment` in `paper`, where each fragment begins with a reset.
 
     Without `env_id` it is that of all environments that have none of their own. SAC and
-    CrossQ have whole episodes, as their authors: their fragments are of few steps. So has ARS,
-    whose actors play nothing else.
+    CrossQ have whole episodes, as their authors: their fragments are of few steps. So have ARS
+    and ES, whose actors play nothing else.
     """
     if ALGORITHMS[algorithm].replays or ALGORITHMS[algorithm].searches:
         return "limit"

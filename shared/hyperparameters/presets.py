@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.message import NEW, plain
-from shared.hyperparameters import ars, crossq, impact, impala, ppo, sac
+from shared.hyperparameters import ars, crossq, es, impact, impala, ppo, sac
 from shared.hyperparameters.common import Hyperparameters
 
 Preset = Literal["paper", "standard"]
@@ -106,6 +106,12 @@ ALGORITHMS: dict[str, AlgorithmTraits] = {
     ),
     "ars": AlgorithmTraits(
         presets={"paper": ars.PAPER, "standard": ars.STANDARD},
+        on_policy=True,
+        objectives=frozenset(),
+        searches=True,
+    ),
+    "es": AlgorithmTraits(
+        presets={"paper": es.PAPER, "standard": es.STANDARD},
         on_policy=True,
         objectives=frozenset(),
         searches=True,

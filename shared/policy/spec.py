@@ -20,9 +20,9 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
     ObservationSpec,
 )
-from shared.hyperparameters.ars import ArsHyperparameters
 from shared.hyperparameters.common import ActionMapping, CommonHyperparameters, Hyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.hyperparameters.search import SearchHyperparameters
 from shared.policy.blocks import (
     CONV_NETWORKS,
     Activation,
@@ -94,7 +94,7 @@ class PolicySpec:
         network, blocks = _chosen(observation, rule, head.num_outputs)
         clip = None
         if (
-            isinstance(rule, CommonHyperparameters | ArsHyperparameters)
+            isinstance(rule, CommonHyperparameters | SearchHyperparameters)
             and rule.observation_normalisation
         ):
             clip = rule.observation_clip if observation.num_numbers else None

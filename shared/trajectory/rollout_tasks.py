@@ -9,8 +9,8 @@ from shared.contracts.jobs import Job
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask, SearchTask
 from shared.contracts.rounds import RoundPlan
-from shared.hyperparameters.ars import ArsHyperparameters
 from shared.hyperparameters.common import GradientHyperparameters
+from shared.hyperparameters.search import SearchHyperparameters
 from shared.trajectory.seeds import actor_seed
 
 
@@ -74,7 +74,7 @@ def _task(
 def search_task(job: Job, num_actors: int) -> SearchTask | None:
     """Return what the actors of a round of so many search; None where they sample."""
     rule = job.hyperparameters
-    if not isinstance(rule, ArsHyperparameters):
+    if not isinstance(rule, SearchHyperparameters):
         return None
     longest = longest_episode(job.spec, job.described_environment)
     assert longest is not None, "admission refuses a search without a limit"

@@ -66,6 +66,29 @@ def test_cartpole_is_learned_and_ends_by_steps(client: NitroClient) -> None:
     )
 
 
+def test_es_learns_cartpole_and_resumes_with_the_same_weights(
+    client: NitroClient, system: LocalSystem, runs_dir: Path
+) -> None:
+    spec = JobSpec.model_validate(
+        CARTPOLE
+        | {
+            "algorithm": "es",
+            "hyperparameters": {"directions": 20},
+            "stop": {"max_rounds": 8},
+            "evaluation": {"every_rounds": 8, "episodes": 4},
+        }
+    )
+    whole = train(client, spec)
+    assert whole.progress.last_return is not None
+    assert whole.progress.last_return > 300
+    job_id = client.submit(spec).job_id
+    wait_until(client, job_id, lambda job: job.progress.rounds >= 2, system)
+    system.kill("learner")
+    system.restart("learner")
+    assert wait_finished(client, job_id).status == "succeeded"
+    assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
+
+
 def test_what_it_cannot_do_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"samples_per_round \(64\) is not for ars"):
         JobSpec.model_validate(CARTPOLE | {"samples_per_round": 64})

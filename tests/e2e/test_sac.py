@@ -87,7 +87,7 @@ def test_pendulum_is_learned(client: NitroClient) -> None:
 
 def test_discrete_actions_are_refused_with_what_suits_them(client: NitroClient) -> None:
     spec = JobSpec.model_validate(PENDULUM | {"env_id": "CartPole-v1"})
-    with pytest.raises(CommandError, match="use ppo, impact, impala or ars"):
+    with pytest.raises(CommandError, match="use ppo, impact, impala, ars or es"):
         client.admitted(client.submit(spec))
 
 

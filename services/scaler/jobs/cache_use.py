@@ -19,7 +19,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
 from shared.deployment.machines import network_mb_per_s, node_for_traffic, smallest_node
-from shared.hyperparameters.ars import ArsHyperparameters
+from shared.hyperparameters.search import SearchHyperparameters
 
 _MB = 1024 * 1024
 MAX_TRAJECTORY_BYTES = 256 * _MB
@@ -127,7 +127,7 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
 def _sums_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     """Return what the answers of a search's iteration take: two moments of each episode."""
     rule = resolve_for(spec, environment)
-    assert isinstance(rule, ArsHyperparameters), "nothing else searches"
+    assert isinstance(rule, SearchHyperparameters), "nothing else searches"
     return rule.num_episodes * (16 * math.prod(environment.observation.shape) + 32)
 
 

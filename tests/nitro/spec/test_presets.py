@@ -8,7 +8,7 @@ from nitro.spec.starting_job import train_spec
 from shared.contracts.jobs import resolve_for
 from shared.environments.building import describe
 from shared.hyperparameters.ppo import PpoHyperparameters
-from shared.hyperparameters.presets import complete_sets
+from shared.hyperparameters.presets import ALGORITHMS, complete_sets
 from tests.nitro.synthetic_run import rendered
 
 REPORTS = preset_reports()
@@ -47,7 +47,7 @@ def test_sources_are_told_apart() -> None:
 
 
 def test_an_environment_shows_what_a_job_begins_from_there_and_why() -> None:
-    (report,) = preset_reports("CartPole-v1")
+    (report,) = preset_reports("CartPole-v1", algorithm="ppo")
     rows = {row.name: row for row in report.hyperparameters}
     spec = train_spec(options={"env_id": "CartPole-v1"}).resolved()
     environment = describe(spec.environment_ref)
@@ -58,6 +58,18 @@ def test_an_environment_shows_what_a_job_begins_from_there_and_why() -> None:
     assert rows["clip"].source == "CleanRL"
     assert report.training["stop.max_rounds"] == spec.stop.max_rounds
     assert rendered(preset_table(report), width=200).startswith("CartPole-v1: ppo, preset standard")
+
+
+def test_an_environment_shows_all_algorithms_that_can_learn_it() -> None:
+    discrete = [report.algorithm for report in preset_reports("CartPole-v1")]
+    assert discrete == ["ppo", "impact", "impala", "ars", "es"]
+    reports = {report.algorithm: report for report in preset_reports("Hopper-v5")}
+    assert [*reports] == [*ALGORITHMS]
+    ars = {row.name: row for row in reports["ars"].hyperparameters}
+    assert (ars["top_directions"].value, ars["reward_offset"].value) == (4, 1.0)
+    assert ars["step_size"].source.startswith("arXiv 1803.07055")
+    assert reports["ars"].training == {"stop.max_env_steps": 7_000_000, "scaling.num_actors": 8}
+    assert (reports["ars"].learner, reports["sac"].training["steps_per_actor"]) == ("cpu", 32)
 
 
 def test_one_algorithm_or_one_preset_can_be_asked_for() -> None:
@@ -77,6 +89,18 @@ def test_one_algorithm_or_one_preset_can_be_asked_for() -> None:
 def test_unknown_names_are_refused(arguments: tuple[str | None, str | None], message: str) -> None:
     with pytest.raises(CommandError, match=message):
         preset_reports(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "message"),
+    [
+        ("CartPole-v1", "sac", "--algorithm: must be one of ppo, .*, es in CartPole-v1, got 'sac'"),
+        ("ppo", "sac", "--algorithm: is for an environment"),
+    ],
+)
+def test_an_algorithm_that_does_not_fit_is_refused(name: str, algorithm: str, message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        preset_reports(name, algorithm=algorithm)
 
 
 def test_the_table_shows_values_as_json_and_words_as_they_are() -> None:

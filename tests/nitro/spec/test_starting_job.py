@@ -8,9 +8,12 @@ import pytest
 from pydantic import JsonValue
 
 from nitro.errors import CommandError
-from nitro.spec.starting_job import train_spec
+from nitro.spec.starting_job import starting_job, train_spec
 from nitro.spec.total_steps import planned_steps
+from services.scaler.jobs.admission import search_errors
+from shared.contracts.going_on import resized
 from shared.contracts.job_spec import MAX_ROUNDS, JobSpec
+from tests.services.scaler.lambda_endpoint import HOPPER
 
 
 def said(*assignments: str, total_steps: int | None = None, **options: JsonValue) -> JobSpec:
@@ -79,6 +82,22 @@ def test_steps_that_end_a_job_are_given_enough_rounds() -> None:
     assert (search.max_rounds, search.ending_steps) == (MAX_ROUNDS, 10_000)
     both = said("stop.max_env_steps=10000", "stop.max_rounds=7", algorithm="ars").stop
     assert (both.max_rounds, both.ending_steps) == (7, None)
+
+
+@pytest.mark.parametrize("algorithm", ["ars", "es"])
+def test_a_search_begins_with_its_tasks_values_and_actors_that_play_in_time(algorithm: str) -> None:
+    for env_id in ("Swimmer-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "CartPole-v1"):
+        spec = said(env_id=env_id, algorithm=algorithm)
+        usual = starting_job(env_id, algorithm)
+        assert spec.scaling.asked_for() == {"num_actors": usual.num_actors}
+        assert spec.stop.ending_steps == usual.total_steps
+        environment = HOPPER.model_copy(update={"env_id": env_id})
+        assert not [*search_errors(resized(spec, environment), environment, timeout_s=60.0)]
+    humanoid = said(env_id="Humanoid-v5", algorithm="es")
+    assert (humanoid.actors.min, humanoid.actors.max) == (200, 200)
+    assert humanoid.hyperparameters["hidden_sizes"] == (256, 256)
+    few = said(env_id="Hopper-v5", algorithm=algorithm, actors={"min": 2, "max": 6})
+    assert few.scaling.asked_for() == {"num_actors": 6}
 
 
 def test_a_number_of_actors_alone_is_of_the_policy_that_has_one() -> None:
