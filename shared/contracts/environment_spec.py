@@ -45,6 +45,12 @@ class ObservationSpec(Message):
         pixels = sum(math.prod(image) for image in self.images)
         return 0 if self.is_image else math.prod(self.shape) - pixels
 
+    @model_validator(mode="after")
+    def _images_fit(self) -> Self:
+        if self.num_numbers < 0:
+            raise ValueError(f"images {self.images} have more numbers than {self.shape}")
+        return self
+
 
 class ContinuousActionSpec(Message):
     """A bounded box of real actions."""

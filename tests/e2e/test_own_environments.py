@@ -109,9 +109,12 @@ def test_pictures_are_seen_with_their_channels_first(
     assert export_run(runs / job.job_id, tmp_path / "out").largest_difference == 0
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "impact", "impala"])
+@pytest.mark.parametrize(
+    ("algorithm", "dtype", "size"),
+    [("ppo", "float32", 7062), ("impact", "uint8", 7059), ("impala", "float32", 7062)],
+)
 def test_pictures_beside_other_parts_are_learned_from(
-    client: NitroClient, runs: Path, tmp_path: Path, algorithm: str
+    client: NitroClient, runs: Path, tmp_path: Path, algorithm: str, dtype: str, size: int
 ) -> None:
     job = odd(
         client,
@@ -119,11 +122,12 @@ def test_pictures_beside_other_parts_are_learned_from(
         algorithm=algorithm,
         hyperparameters={"observation_normalisation": algorithm == "ppo"},
         evaluation={"every_rounds": 1, "episodes": 1},
+        wrappers=[{"name": "LeaveOut", "kwargs": {"parts": "state"}}] * (dtype == "uint8"),
     )
     assert (job.status, job.error) == ("succeeded", None)
     observation = job.described_environment.observation
     assert observation.images == ((3, 40, 48), (1, 36, 36))
-    assert (observation.shape, observation.dtype) == ((7062,), "float32")
+    assert (observation.shape, observation.dtype) == ((size,), dtype)
     assert export_run(runs / job.job_id, tmp_path / "out").largest_difference == 0
 
 

@@ -96,6 +96,11 @@ def test_what_is_quicker_takes_minutes_and_is_not_told_again() -> None:
     assert "about 4 min" in about
 
 
+def test_of_small_images_no_time_is_told() -> None:
+    small = IMAGES.observation.model_copy(update={"shape": (3, 48, 48)})
+    assert told(IMAGES.model_copy(update={"observation": small})) == []
+
+
 def test_with_a_gpu_or_without_images_no_time_is_told() -> None:
     assert told(IMAGES, cores=None) == []
     assert len(told(HOPPER)) == 1
