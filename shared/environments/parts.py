@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, MultiBinary, Space, Text, Tuple, flatten_space
+from gymnasium.spaces import Box, Dict, MultiBinary, Space, Text, Tuple, flatdim, flatten_space
 from numpy.typing import NDArray
 
 from shared.policy.blocks import MIN_IMAGE_SIDE
@@ -142,8 +142,7 @@ def obstacle(space: Space[Any], *, num_choices: int | None, most_values: int) ->
                 f"its part {part.name} ({part.space!s:.60}) cannot be made numbers: leave it out; "
                 f"{_leaving_out([part])}"
             )
-    flat = flatten_space(space)
-    if not isinstance(flat, Box) or int(np.prod(flat.shape)) > most_values:
+    if flatdim(space) > most_values:
         return "keep fewer numbers with a wrapper of your own (docs/environments.md, Wrappers)"
     return None
 
@@ -157,10 +156,9 @@ def _is_numeric(space: Space[Any]) -> bool:
     if isinstance(space, Text):  # Gymnasium makes numbers of its letters
         return False
     try:
-        flatten_space(space)
+        return isinstance(flatten_space(space), Box)
     except Exception:  # a space of somebody else's may raise anything
         return False
-    return True
 
 
 def _leaving_out(left_out: list[Part]) -> str:

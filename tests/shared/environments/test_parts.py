@@ -14,6 +14,7 @@ from gymnasium.spaces import (
     Discrete,
     MultiBinary,
     MultiDiscrete,
+    Sequence,
     Space,
     Tuple,
     flatten,
@@ -145,6 +146,7 @@ def test_a_part_that_is_not_what_its_space_says_is_named(gives: Any, says: str) 
             "part mission .*numbers",
             (147,),
         ),
+        (Dict(see=VECTOR, others=Sequence(VECTOR)), "part others .*numbers", (3,)),
         (Dict(see=VECTOR, action_mask=MultiBinary(3)), r"mask of these .*MultiBinary\(2\)", (3,)),
         (Dict(see=VECTOR, action_mask=Discrete(2)), r"mask of these .*MultiBinary\(2\)", (3,)),
         (
@@ -153,7 +155,7 @@ def test_a_part_that_is_not_what_its_space_says_is_named(gives: Any, says: str) 
             (3,),
         ),
     ],
-    ids=["words", "mask of others", "a choice", "stacks of stacks"],
+    ids=["words", "a list", "mask of others", "a choice", "stacks of stacks"],
 )
 def test_what_is_no_vector_is_refused_with_the_wrapper_that_leaves_it_out(
     space: Space[Any], says: str, size: tuple[int, ...]
