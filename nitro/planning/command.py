@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "nitro plan Hopper-v5",
     "nitro plan Hopper-v5 --to-return 2000 -o plan.png",
+    "nitro plan Humanoid-v5 --algorithm ars --episode-steps 500",
     "nitro plan CartPole-v1 --total-steps 50_000 --json",
     "nitro plan Humanoid-v5 --total-steps 1e7 --set samples_per_round=16384 --value-of-time 30",
 )
@@ -42,6 +43,17 @@ def plan(
         str | None,
         typer.Option(
             metavar="STEPS", help="Environment steps, such as 1e6; default: as `nitro train`."
+        ),
+    ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help="Learning algorithm; default: ppo.", show_default=False)
+    ] = None,
+    episode_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Mean steps of an episode of ars or es; default: as many as it may have.",
+            min=1,
+            show_default=False,
         ),
     ] = None,
     assignments: Assignments = None,
@@ -71,9 +83,13 @@ def plan(
         )
     own_packages(environment_packages)
     require_registered(env)
+    if algorithm is not None:
+        assignments = [f"algorithm={algorithm}", *(assignments or [])]
     spec, steps = _job(env, to_return, total_steps, assignments or [])
+    if episode_steps is not None and not spec.searches:
+        raise CommandError("--episode-steps: is for ars and es, whose rounds are of whole episodes")
     typer.echo(f"measuring {env} on this machine, for a few seconds", err=True)
-    found = planned(spec, steps, usd_per_hour=value_of_time)
+    found = planned(spec, steps, usd_per_hour=value_of_time, episode_steps=episode_steps)
     if output is not None:
         from nitro.planning.picture import draw_plan
 
@@ -102,26 +118,27 @@ def _job(
         return train_spec(options={"env_id": env}, assignments=assignments, total_steps=steps)
 
     spec = job(None if total_steps is None else parse_steps(total_steps))
+    if to_return is not None and spec.searches:
+        raise CommandError(
+            f"--to-return: no recorded run is of {spec.algorithm}: give --total-steps"
+        )
     if to_return is not None:
         known = steps_to_return(spec, to_return)
         typer.echo(f"{known.steps:,} steps to {to_return:g}, as in {known.source}", err=True)
         spec = job(known.steps)
-    if spec.searches:
-        raise CommandError(
-            f"--set: no plan for {spec.algorithm}: the lengths of its episodes, and so the steps "
-            "of its rounds, are unknown. `nitro train` shows the cost of each round"
-        )
     planned = planned_steps(spec)
     # Rounds of SAC and CrossQ overlap, too, but each is learned as a whole: an upper bound.
     if planned is None or (spec.open_rounds > 1 and not ALGORITHMS[spec.algorithm].replays):
         raise CommandError(
-            "--set: a plan needs equal, sequential rounds: use ppo, sac or crossq, and "
+            "--set: a plan needs equal, sequential rounds: use ppo, sac, crossq, ars or es, and "
             "samples_per_round or a fixed number of actors"
         )
     return spec, planned
 
 
-def planned(spec: "JobSpec", steps: int, *, usd_per_hour: float) -> "Plan":
+def planned(
+    spec: "JobSpec", steps: int, *, usd_per_hour: float, episode_steps: int | None = None
+) -> "Plan":
     """Measure a job here and return its plan.
 
     Raises:
@@ -132,17 +149,25 @@ def planned(spec: "JobSpec", steps: int, *, usd_per_hour: float) -> "Plan":
     from nitro.planning.measuring import measure
     from nitro.planning.prices import function_learner, learners
     from nitro.planning.report import Plan
-    from nitro.planning.ways import ways
+    from nitro.planning.searching import measure_search
+    from nitro.planning.ways import ACTORS, ways
     from shared.service.cores import usable_cores
 
     config = read_deployment(_CDK)
     with foreign_code():
-        workload = measure(spec, total_steps=steps)
+        if spec.searches:
+            workload = measure_search(spec, total_steps=steps, episode_steps=episode_steps)
+        else:
+            workload = measure(spec, total_steps=steps)
     kinds = [*learners(config)]
     on_functions = None if workload.images else function_learner(config, spec)
     if on_functions is not None:
         kinds.append(on_functions)
-    found = ways(workload, kinds, cores_here=usable_cores(), actors_here=spec.actors.max)
+    here, actors = spec.actors.max, list(ACTORS)
+    if spec.searches:
+        most = workload.most_actors
+        here, actors = min(here, most), [*(num for num in ACTORS if num < most), most]
+    found = ways(workload, kinds, cores_here=usable_cores(), actors_here=here, actors=actors)
     choice = choose(found, usd_per_hour=usd_per_hour)
     table = config.price_table
     prices = f"{table.source} ({table.date})"

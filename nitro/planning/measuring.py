@@ -52,7 +52,7 @@ _FEW_SAMPLES = 128
 _MOST_STEPS = 256
 """Steps of a timed fragment."""
 _REPEATS = 5
-_REQUEST_S = 0.002
+REQUEST_S = 0.002
 """An actor's request, cache access and answer, as in recorded runs."""
 CHECKPOINT_S = 0.008
 """Writing record and checkpoint, as in recorded runs."""
@@ -204,7 +204,7 @@ def sample(job: Job, *, clock: Clock = time.perf_counter) -> Sampled:
         step_s=step_s,
         computing=computing,
         reset_s=reset_s,
-        call_s=decoding_s + beginning_s + encoding_s + _REQUEST_S,
+        call_s=decoding_s + beginning_s + encoding_s + REQUEST_S,
         bytes_per_sample=len(encoded) / trajectories[-1].num_steps,
         policy_bytes=float(len(payload)),
         trajectories=trajectories,

@@ -23,6 +23,8 @@ ASSUMPTIONS = (
     f"Minutes and dollars include the start of a learner and {BOOT_S:g} s of a server's boot, but "
     "not the cost of an idle deployment.",
     "The steps of a trained policy take as long as those of a new one.",
+    "An episode of ars or es has as many steps as `--episode-steps` says, or as the environment "
+    "allows. Shorter episodes make more rounds, each with its calls.",
     "If episodes continue by replays, each Lambda actor repeats half of the longest episode. "
     "Elsewhere nothing is repeated, because processes keep their environments.",
 )
@@ -87,7 +89,10 @@ def plan_view(plan: Plan) -> RenderableType:
 
 def _measured(workload: Workload) -> Table:
     useful = workload.useful_actors
-    rounds = f"{workload.total_steps:,} steps in rounds of {workload.samples_per_round:,}"
+    size = f"{workload.samples_per_round:,}"
+    if workload.episodes_per_round:
+        size = f"{workload.episodes_per_round:,} episodes of {workload.episode_steps:,}"
+    rounds = f"{workload.total_steps:,} steps in rounds of {size}"
     return facts_table(
         (
             ("job", f"{workload.env_id}, {rounds}"),

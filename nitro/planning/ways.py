@@ -128,7 +128,7 @@ def ways(
         serverless(workload, learner, num)
         for learner in learners
         for num in actors
-        if workload.steps_of(num) and not _times_out(workload, num, learner.basis)
+        if num <= workload.most_actors and not _times_out(workload, num, learner.basis)
     ]
     return tuple(found)
 
@@ -150,7 +150,7 @@ def this_machine(workload: Workload, basis: CostBasis, *, cores: int, num_actors
 def one_server(workload: Workload, basis: CostBasis, kind: str) -> Way:
     """Return the way with one rented server and an actor on each core."""
     cores = SERVER_CORES[kind]
-    num_actors = min(cores, workload.samples_per_round // workload.envs_per_actor)
+    num_actors = min(cores, workload.most_actors)
     wall_s = BOOT_S + on_one_machine_s(workload, basis, cores=cores, num_actors=num_actors)
     return Way(
         place="server",

@@ -28,12 +28,14 @@ class Workload(Message):
     """Whether it sees images: then its network is convolutional."""
     total_steps: PositiveInt
     samples_per_round: PositiveInt
+    episodes_per_round: Count = 0
+    """Whole episodes of `episode_steps` that its actors share; 0 if they share samples."""
     envs_per_actor: PositiveInt = 1
     evaluate_every: Count
     """Rounds between evaluations; 0 for none."""
     evaluation_episodes: PositiveInt
     episode_steps: PositiveInt
-    """Steps of an evaluation episode."""
+    """Steps of an evaluation episode, and of each of a search."""
     step_s: PositiveFloat
     """A step of the environment, including the policy."""
     computing: NonNegativeFloat = 1.0
@@ -64,13 +66,30 @@ class Workload(Message):
             return None
         return max(1, math.ceil(self.samples_per_round * self.step_s / self.update_s))
 
+    @property
+    def most_actors(self) -> int:
+        """The most actors of a round."""
+        return self.episodes_per_round or self.samples_per_round // self.envs_per_actor
+
     def steps_of(self, num_actors: int) -> int:
-        """Return the steps of each actor."""
+        """Return the steps of each actor; of a search, those of one with the most episodes."""
+        if self.episodes_per_round:
+            return self._episodes_of(num_actors) * self.episode_steps
         return self.samples_per_round // (num_actors * self.envs_per_actor) * self.envs_per_actor
 
     def fragment_s(self, num_actors: int) -> float:
         """Return the seconds of each actor's share of a round."""
-        return self.call_s + self.replay_s + self.steps_of(num_actors) * self.step_s
+        resets_s = self._episodes_of(num_actors) * self.reset_s
+        return self.call_s + self.replay_s + resets_s + self.steps_of(num_actors) * self.step_s
+
+    def _episodes_of(self, num_actors: int) -> int:
+        return math.ceil(self.episodes_per_round / num_actors)
+
+    def samples_of(self, num_actors: int) -> int:
+        """Return the steps of a round of this many actors."""
+        if self.episodes_per_round:
+            return self.samples_per_round
+        return num_actors * self.steps_of(num_actors)
 
     @property
     def episode_s(self) -> float:
@@ -79,7 +98,7 @@ class Workload(Message):
 
     def num_rounds(self, num_actors: int) -> int:
         """Return the number of the job's rounds with this many actors."""
-        return math.ceil(self.total_steps / (num_actors * self.steps_of(num_actors)))
+        return math.ceil(self.total_steps / self.samples_of(num_actors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +153,7 @@ def _round(
     learner_s: float,
     first: bool,
 ) -> MeasuredRound:
-    steps = num_actors * workload.steps_of(num_actors) if num_actors else 0
+    steps = workload.samples_of(num_actors) if num_actors else 0
     invocations = num_actors + num_episodes
     return foretold_round(
         basis,

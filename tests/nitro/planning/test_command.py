@@ -64,9 +64,28 @@ def test_a_plan_of_sac_says_how_many_actors_its_learner_can_follow() -> None:
     assert slow.model_copy(update={"overlaps": False}).useful_actors is None
 
 
+@pytest.mark.parametrize("algorithm", ["ars", "es"])
+def test_a_search_is_planned_by_whole_episodes_of_a_length_that_is_assumed(algorithm: str) -> None:
+    fields = ("--set", "hyperparameters.directions=30", "--total-steps", "120_000")
+    result = plan(
+        "CartPole-v1", "--algorithm", algorithm, "--episode-steps", "200", "--json", *fields
+    )
+    assert result.exit_code == 0, result.output
+    found = Plan.model_validate_json(result.stdout)
+    workload = found.workload
+    assert (workload.episodes_per_round, workload.samples_per_round) == (60, 12_000)
+    assert workload.num_rounds(8) == workload.num_rounds(60) == 10
+    assert [workload.steps_of(num) for num in (8, 59, 60)] == [1600, 400, 200]
+    assert {way.num_actors for way in found.ways if way.place == "serverless"} == {8, 16, 60}
+    assert 1e-6 < workload.step_s < 1e-2
+    assert any("--episode-steps" in said for said in found.assumptions)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("Hopper-v5", "--algorithm", "ars", "--to-return", "9"), "no recorded run is of ars"),
+        (("Hopper-v5", "--episode-steps", "9"), "--episode-steps: is for ars and es"),
         (("Hoper-v5",), "did you mean Hopper-v5"),
         (("Hopper-v5", "--to-return", "1", "--total-steps", "1"), "not both"),
         (("Pendulum-v1", "--to-return", "-200"), "give --total-steps"),
