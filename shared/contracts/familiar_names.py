@@ -32,6 +32,8 @@ _NORM = "hyperparameters.gradient_norm_max"
 _HIDDEN = "hyperparameters.hidden_sizes"
 _ACTORS = "actors step environments; --scaling fixed:N uses N actors in every round"
 _UNITS = "hyperparameters.recurrent_units"
+_DIRECTIONS, _TOP = "hyperparameters.directions", "hyperparameters.top_directions"
+_PERTURBATION, _OFFSET = "hyperparameters.exploration_std", "hyperparameters.reward_offset"
 _PER_ACTOR = "envs_per_actor"
 _STEPS = "--total-steps sets the environment steps, --rounds the updates"
 _DEVICE = (
@@ -78,6 +80,18 @@ FAMILIAR: tuple[Familiar, ...] = (
     Familiar("buffer_size", (SB3, CLEANRL), "hyperparameters.replay_capacity"),
     Familiar("tau", (SB3, CLEANRL, RLLIB), "hyperparameters.target_rate"),
     Familiar("gradient_steps", (SB3,), "hyperparameters.updates_per_step"),
+    Familiar("n_delta", (SB3,), _DIRECTIONS),
+    Familiar("num_rollouts", (RLLIB,), _DIRECTIONS),
+    Familiar("n_top", (SB3,), _TOP),
+    Familiar("rollouts_used", (RLLIB,), _TOP),
+    Familiar("delta_std", (SB3,), _PERTURBATION),
+    Familiar("noise_stdev", (RLLIB,), _PERTURBATION),
+    Familiar("alive_bonus_offset", (SB3,), f"{_OFFSET} is the same number without its sign"),
+    Familiar("sgd_stepsize", (RLLIB,), "hyperparameters.step_size"),
+    Familiar("l2_coeff", (RLLIB,), "hyperparameters.weight_decay"),
+    Familiar(
+        "episodes_per_batch", (RLLIB,), f"{_DIRECTIONS} is half of it: each is tried both ways"
+    ),
     Familiar("n_epochs", (SB3,), _EPOCHS),
     Familiar("update_epochs", (CLEANRL,), _EPOCHS),
     Familiar("num_sgd_iter", (RLLIB,), _EPOCHS),

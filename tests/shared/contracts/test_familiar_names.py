@@ -7,10 +7,9 @@ import pytest
 from shared.contracts.familiar_names import FAMILIAR, Familiar, familiar
 from shared.contracts.field_errors import known_fields, unknown
 
+ALGORITHMS = ("ppo", "sac", "ars", "es")
 KNOWN = [
-    *dict.fromkeys(
-        name for of in ("ppo", "sac") for name in known_fields(algorithm=of, policy="nitro")
-    )
+    *dict.fromkeys(name for of in ALGORITHMS for name in known_fields(algorithm=of, policy="nitro"))
 ]
 PATH = re.compile(r"\b(?:hyperparameters|checkpoint|evaluation)\.\w+")
 
@@ -35,6 +34,11 @@ def test_names_are_unique_and_none_is_a_field_of_ours_at_the_top() -> None:
         ("learning_rate", "it is hyperparameters.learning_rate here"),
         ("max_rounds", "it is stop.max_rounds here"),
         ("n_steps", "it is steps_per_actor here"),
+        ("n_delta", "it is hyperparameters.directions here"),
+        ("hyperparameters.n_top", "it is hyperparameters.top_directions here"),
+        ("delta_std", "it is hyperparameters.exploration_std here"),
+        ("alive_bonus_offset", "hyperparameters.reward_offset is the same number without its sign"),
+        ("l2_coeff", "it is hyperparameters.weight_decay here"),
         ("callback", "nitro.train(on_round=FUNCTION) calls it after every round"),
         ("sede", "did you mean seed?"),
     ],
