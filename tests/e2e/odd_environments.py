@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -117,6 +118,30 @@ class Forbidding(gymnasium.Env[Any, Any]):
         return mask
 
 
+class Faulty(OddEnvironment):
+    """Kills its process or raises at chosen episodes, each the first time only.
+
+    Args:
+        faults: Seeds of these episodes as text, with commas; every other one raises. What has
+            happened is noted in the folder of the variable `ODD_NOTES`.
+    """
+
+    def __init__(self, faults: str = "") -> None:
+        super().__init__()
+        self.faults, self.notes = faults.split(","), Path(os.environ.get("ODD_NOTES", ""))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        name = f"{(seed or 0) % 10**6}"
+        if seed is not None and name in self.faults and not (self.notes / name).exists():
+            (self.notes / name).touch()
+            if self.faults.index(name) % 2:
+                raise ZeroDivisionError("friction is 0")
+            os.abort()
+        return super().reset(seed=seed)
+
+
 class Picture(OddEnvironment):
     """The two numbers as stripes of a picture, one choice to make."""
 
@@ -152,6 +177,7 @@ class Eyes(OddEnvironment):
 
 
 gymnasium.register("Odd/Odd-v0", entry_point=f"{__name__}:OddEnvironment")
+gymnasium.register("Odd/Faulty-v0", entry_point=f"{__name__}:Faulty")
 gymnasium.register("Odd/Picture-v0", entry_point=f"{__name__}:Picture")
 gymnasium.register("Odd/Forbidding-v0", entry_point=f"{__name__}:Forbidding")
 gymnasium.register("Odd/TwoParts-v0", entry_point=f"{__name__}:TwoParts")

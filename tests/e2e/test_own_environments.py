@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nitro.client.client import NitroClient
@@ -12,11 +13,13 @@ from nitro.client.errors import JobRefusedError
 from nitro.local.system import LocalSystem
 from nitro.runs.export import export_run
 from nitro.runs.reading import read_run
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundResult
+from shared.trajectory.seeds import actor_seed
 from tests.e2e import odd_environments
 from tests.e2e.odd_environments import EPISODE
-from tests.e2e.runs import FAST_LEASES, tiny, train
+from tests.e2e.runs import FAST_LEASES, final_weights, tiny, train
 
 ACTORS = {
     "NITRO_ENVIRONMENT_PACKAGES": "tests.e2e.odd_environments",
@@ -30,8 +33,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def system(runs: Path) -> Iterator[LocalSystem]:
-    with LocalSystem(runs, environment=FAST_LEASES, actor_variables=ACTORS) as running:
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What environments leave there, others find."""
+    return tmp_path_factory.mktemp("notes")
+
+
+@pytest.fixture(scope="module")
+def system(runs: Path, notes: Path) -> Iterator[LocalSystem]:
+    variables = ACTORS | {"ODD_NOTES": str(notes)}
+    with LocalSystem(runs, environment=FAST_LEASES, actor_variables=variables) as running:
         running.wait_ready()
         yield running
 
@@ -65,6 +75,39 @@ def test_several_choices_at_once_are_learned(client: NitroClient, runs: Path) ->
     returns = [fmean(result.episode_returns) for result in results(runs, job)]
     assert returns[0] < 1.1 * EPISODE  # 1/2 + 1/3 per step by chance
     assert returns[-1] > 1.3 * EPISODE  # of 2 per step
+
+
+@pytest.mark.parametrize("own", [0, 2])
+def test_twenty_random_faults_of_a_searchs_actors_change_no_bit(
+    client: NitroClient, runs: Path, notes: Path, own: int
+) -> None:
+    rng, seed, directions = np.random.default_rng(own), 3 + own, 8
+    faults = [
+        actor_seed(
+            seed, mode="search", round_index=index, actor_index=int(rng.integers(directions))
+        )
+        % 10**6
+        for index in range(20)
+    ]
+    job: dict[str, Any] = {
+        "env_id": "Odd/Faulty-v0",
+        "algorithm": "ars",
+        "seed": seed,
+        "steps_per_actor": 256,
+        "hyperparameters": {"directions": directions},
+        "detector": {},
+        "scaling": {"policy": "fixed", "num_actors": 4},
+        "actors": {"min": 4, "max": 4, "own": own},
+        "episodes": {"horizon": EPISODE},
+        "stop": {"max_rounds": 20},
+        "evaluation": {"every_rounds": 0},
+    }
+    whole = train(client, JobSpec.model_validate(job))
+    job["env_kwargs"] = {"faults": ",".join(map(str, faults))}
+    faulty = train(client, JobSpec.model_validate(job))
+    assert (faulty.status, faulty.error) == ("succeeded", None)
+    assert all((notes / f"{fault}").exists() for fault in faults)
+    assert final_weights(runs, faulty.job_id) == final_weights(runs, whole.job_id)
 
 
 def test_parts_are_a_vector_and_a_wrapper_leaves_some_out(client: NitroClient, runs: Path) -> None:
