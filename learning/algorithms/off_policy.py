@@ -140,7 +140,7 @@ class OffPolicyLearner(GradientLearner[H], ABC):
             "fresh": float(draw.uses == 1),
         }
         stats |= self.after_batch(stats)
-        if draw.uses == 1:
+        if draw.uses == 1 and not self._hyperparameters.state_size:
             self._remember(batch)
         return PolicyUpdate(stats=stats)
 
@@ -150,7 +150,7 @@ class OffPolicyLearner(GradientLearner[H], ABC):
         self._fresh_batches.append(weighted(batch))
 
     def samples(self) -> PolicySamples | None:
-        """Return the round's samples; None where nothing was updated yet.
+        """Return the round's samples; None of a recurrent policy, or before the first update.
 
         These are the batches used for the first time since the last call, with the advantages they
         had then; where there are none, those of the last call.

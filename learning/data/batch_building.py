@@ -66,13 +66,18 @@ def build_batch(
     behaviour = columns("log_prob")
     finals = _finals(parts, normalisation, device)
     with torch.no_grad():
-        if isinstance(policy, RecurrentActorCritic):
+        if isinstance(policy, RecurrentActorCritic) and isinstance(critic, RecurrentActorCritic):
             given = [torch.from_numpy(part.recurrent_state) for part in parts]
-            first_state = torch.cat(given).to(device)
-            ended = columns("terminated") | columns("truncated")
-            seen = remembered(
-                policy, observation, first_state=first_state, ended=ended, finals=finals
+            unrolled = partial(
+                remembered,
+                observation=observation,
+                first_state=torch.cat(given).to(device),
+                ended=columns("terminated") | columns("truncated"),
+                finals=finals,
             )
+            seen = unrolled(critic)
+            if policy is not critic:
+                seen = seen._replace(outputs=unrolled(policy).outputs)
         else:
             seen = _evaluated(policy, critic, observation, finals)
         samples, outputs, value, next_value = seen
@@ -137,9 +142,7 @@ def on_policy_batch(
         normalisation=normalisation,
     )
     batch = batch.replaced(advantage=normalised(batch.advantage))
-    if not isinstance(network, RecurrentActorCritic):
-        return batch
-    return batch.in_sequences(sequence_length(batch.num_samples, longest_sequence))
+    return _in_sequences(batch, network, longest_sequence)
 
 
 def off_policy_batch(
@@ -165,7 +168,14 @@ def off_policy_batch(
     batch = build_batch(
         [fragments], estimator, policy=policy, critic=critic, normalisation=normalisation
     )
-    return batch.of_trajectories(fragments.num_envs)
+    return _in_sequences(batch.of_trajectories(fragments.num_envs), critic, rule.sequence_length)
+
+
+def _in_sequences(batch: Columns[Tensor], network: ActorCritic, longest: int) -> Columns[Tensor]:
+    """Return a batch in sequences where a recurrent network learns from it."""
+    if not isinstance(network, RecurrentActorCritic):
+        return batch
+    return batch.in_sequences(sequence_length(batch.num_samples, longest))
 
 
 def _finals(

@@ -29,6 +29,8 @@ _KEPT: Schema = {
     "policy_version": Column(np.dtype(np.int64)),
 }
 """The columns of a trajectory that are learned from, and the version of each environment's."""
+_STATE: Schema = {"recurrent_state": _OPEN}
+"""One more of recurrent policies."""
 
 
 def in_actor_order(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
@@ -55,7 +57,7 @@ def fragments_of(trajectory: Trajectory) -> Experience:
     """Return what is kept of a trajectory; the arrays are its own."""
     version = np.full(trajectory.num_envs, trajectory.policy_version, np.int64)
     given = trajectory.arrays | {"policy_version": version}
-    return Experience(**{name: given[name] for name in _KEPT})
+    return Experience(**{name: given[name] for name in _kept(given)})
 
 
 def encoded(fragments: Experience) -> bytes:
@@ -85,11 +87,16 @@ def fragments_from(arrays: Mapping[str, Array]) -> Experience:
     Raises:
         ValueError: A field is missing or unknown, or shapes or types do not belong together.
     """
-    checked(arrays, _KEPT)
+    kept = _kept(arrays)
+    checked(arrays, kept)
     # The order of a trajectory's, so that what is saved again has the same bytes.
-    found = Experience(**{name: arrays[name] for name in _KEPT})
+    found = Experience(**{name: arrays[name] for name in kept})
     seen, last = found.observation.shape[2:], found.final_observation.shape[1:]
     if seen != last:
         raise ValueError(f"final_observation has shape (F, *{last}), expected (F, *{seen})")
     _ = found.final_rows  # as many as there should be
     return found
+
+
+def _kept(arrays: Mapping[str, Array]) -> Schema:
+    return {**_KEPT, **_STATE} if _STATE.keys() <= arrays.keys() else _KEPT

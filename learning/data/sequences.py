@@ -1,7 +1,8 @@
 """What a recurrent network makes of fragments: the rows that it learns from, states included.
 
-One pass over whole fragments gives the state before each step, by the weights that acted. Sequences
-of any length can then begin at any step. See `learning.networks.recurrent_network` for the rows.
+One pass over whole fragments, from the states in which they began, gives the state before each
+step. On-policy the weights are those that acted. Sequences of any length can then begin at any
+step. See `learning.networks.recurrent_network` for the rows.
 
 Legend: T steps; B environments; F truncated episodes; S numbers of a state; O numbers of an
 observation; R = 1 + S + O; D distribution parameters.
@@ -43,7 +44,7 @@ def remembered(
     """Return the rows of fragments, and what the network makes of them.
 
     Args:
-        network: The policy they were made by, and its value function.
+        network: Goes through them from the states that the acting policy was in.
         observation: As the network sees them # [B, T + 1, O]
         first_state: Before the first step # [B, S]
         ended: Whether an episode ended with step t, however # [B, T] bool

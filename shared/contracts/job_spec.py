@@ -50,6 +50,7 @@ PRESET_OWN: dict[Preset, OwnChoice] = {"paper": 0, "standard": "auto"}
 """A preset's default of `actors.own`: the paper has none."""
 EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
 ENV_ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
+_RECURRENT = "recurrent"
 _PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 
 
@@ -299,7 +300,7 @@ class JobSpec(EnvironmentRef):
             return raw
         algorithm = ALGORITHMS.get(str(raw.get("algorithm")))
         changed = raw.get("hyperparameters")
-        recurrent = isinstance(changed, dict) and changed.get("recurrent", "none") != "none"
+        recurrent = isinstance(changed, dict) and changed.get(_RECURRENT, "none") != "none"
         if not recurrent and (algorithm is None or algorithm.objectives):
             return raw
         fixed = FixedScaling(policy="fixed")
@@ -318,9 +319,14 @@ class JobSpec(EnvironmentRef):
         # readable.
         if "algorithm" in info.data:
             kind = ALGORITHMS[info.data["algorithm"]].model
-            cells = overrides.get("recurrent", "none")
-            if cells != "none" and "recurrent" not in kind.model_fields:
-                raise ValueError(f"recurrent is for ppo, not for {info.data['algorithm']}: use ppo")
+            cells = overrides.get(_RECURRENT, "none")
+            if cells != "none" and _RECURRENT not in kind.model_fields:
+                names = (
+                    name for name, of in ALGORITHMS.items() if _RECURRENT in of.model.model_fields
+                )
+                raise ValueError(
+                    f"recurrent is not for {info.data['algorithm']}: use one of {', '.join(names)}"
+                )
             kind.model_validate(overrides, extra="ignore" if info.context == READ_BACK else None)
         return overrides
 
@@ -359,7 +365,7 @@ class JobSpec(EnvironmentRef):
     @property
     def is_recurrent(self) -> bool:
         """Whether its policy remembers: no preset's does."""
-        return self.hyperparameters.get("recurrent", "none") != "none"
+        return self.hyperparameters.get(_RECURRENT, "none") != "none"
 
     @property
     def learns_on_functions(self) -> bool:

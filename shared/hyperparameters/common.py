@@ -12,9 +12,9 @@ A model's defaults are the preset `paper`. In each algorithm's file `STANDARD` i
 `standard`, and `STANDARD_IMAGES` what it is where observations are images.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, StrictBool
+from pydantic import Field, StrictBool, model_validator
 
 from shared.contracts.message import (
     Message,
@@ -25,6 +25,7 @@ from shared.contracts.message import (
     PositiveInt,
 )
 from shared.policy.blocks import Activation, ConvNetworkName
+from shared.policy.recurrent import Recurrent
 
 Decay = Literal["none", "linear", "cosine"]
 """How a value falls from its first in round 0 towards 0 behind the last round."""
@@ -101,6 +102,45 @@ class CommonHyperparameters(GradientHyperparameters):
     action_mapping: ActionMapping = "rescale"
     """How continuous actions reach the environment's bounds. `rescale` maps [-1, 1] onto them and
     clips. `clip` only clips. Paper: RLlib. Standard: CleanRL."""
+    minibatch_size: PositiveInt = 64
+    """Samples per gradient step."""
+    recurrent: Literal["none", "lstm", "gru"] = "none"
+    """Recurrent cells between `hidden_sizes` and the output layer, for what one observation does
+    not show. Policy and value share all layers but those behind the cells. Paper: not used.
+    Standard: as paper."""
+    recurrent_units: PositiveInt = 64
+    """Number of these cells. Paper: not used. Standard: as paper."""
+    sequence_length: PositiveInt = 32
+    """Most steps in a row that gradients of recurrent cells reach back. It is the largest number up
+    to this that divides a batch's steps. Minibatches hold whole sequences. Paper: not used.
+    Standard: as paper."""
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of a recurrent policy's state; 0 of one that has none."""
+        if self.recurrent == "none":
+            return 0
+        return Recurrent(cell=self.recurrent, inputs=1, units=self.recurrent_units).state_size
+
+    @model_validator(mode="after")
+    def _remembers(self) -> Self:
+        if self.recurrent == "none":
+            return self
+        if self.network:
+            raise ValueError(
+                f"recurrent ({self.recurrent}) is for Nitro's own layers: leave network "
+                f"({self.network}) out"
+            )
+        if self.minibatch_size < self.sequence_length:
+            raise ValueError(
+                f"minibatch_size ({self.minibatch_size}) must hold a sequence of sequence_length "
+                f"({self.sequence_length})"
+            )
+        if not self.hidden_sizes:
+            raise ValueError(
+                f"recurrent ({self.recurrent}) needs a layer before its cells: give hidden_sizes"
+            )
+        return self
 
 
 class OffPolicyHyperparameters(CommonHyperparameters):

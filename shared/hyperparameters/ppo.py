@@ -1,8 +1,8 @@
 """Hyper-parameters of PPO; `shared.hyperparameters.common` says what the sources are."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from shared.contracts.message import (
     NonNegativeFloat,
@@ -12,7 +12,6 @@ from shared.contracts.message import (
     PositiveInt,
 )
 from shared.hyperparameters.common import CLEANRL, CLEANRL_IMAGES, CommonHyperparameters, Decay
-from shared.policy.recurrent import Recurrent
 
 
 class PpoHyperparameters(CommonHyperparameters):
@@ -54,43 +53,6 @@ class PpoHyperparameters(CommonHyperparameters):
     """Passes over the round's samples per update. Paper: RLlib. Standard: CleanRL."""
     minibatch_size: PositiveInt = 128
     """Samples per gradient step. Paper: RLlib. Standard: CleanRL."""
-    recurrent: Literal["none", "lstm", "gru"] = "none"
-    """Recurrent cells between `hidden_sizes` and the output layer, for what one observation does
-    not show. Policy and value share all layers but those behind the cells. Paper: not used.
-    Standard: as paper."""
-    recurrent_units: PositiveInt = 64
-    """Number of these cells. Paper: not used. Standard: as paper."""
-    sequence_length: PositiveInt = 32
-    """Most steps in a row that gradients of recurrent cells reach back. It is the largest number up
-    to this that divides a round's steps. Minibatches hold whole sequences. Paper: not used.
-    Standard: as paper."""
-
-    @property
-    def state_size(self) -> int:
-        """Numbers of a recurrent policy's state; 0 of one that has none."""
-        if self.recurrent == "none":
-            return 0
-        return Recurrent(cell=self.recurrent, inputs=1, units=self.recurrent_units).state_size
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.recurrent == "none":
-            return self
-        if self.network:
-            raise ValueError(
-                f"recurrent ({self.recurrent}) is for Nitro's own layers: leave network "
-                f"({self.network}) out"
-            )
-        if self.minibatch_size < self.sequence_length:
-            raise ValueError(
-                f"minibatch_size ({self.minibatch_size}) must hold a sequence of sequence_length "
-                f"({self.sequence_length})"
-            )
-        if not self.hidden_sizes:
-            raise ValueError(
-                f"recurrent ({self.recurrent}) needs a layer before its cells: give hidden_sizes"
-            )
-        return self
 
 
 PAPER = PpoHyperparameters()

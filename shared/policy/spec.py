@@ -21,7 +21,6 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.hyperparameters.common import ActionMapping, CommonHyperparameters, Hyperparameters
-from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.hyperparameters.search import SearchHyperparameters
 from shared.policy.blocks import (
     CONV_NETWORKS,
@@ -259,7 +258,7 @@ def _chosen(
         if rule.network in NETWORKS:
             return rule.network, NETWORKS[rule.network](shape, outputs)
         return "onnx", (Graph(observation_shape=shape, outputs=outputs, size=0),)
-    if isinstance(rule, PpoHyperparameters) and rule.recurrent != "none":
+    if isinstance(rule, CommonHyperparameters) and rule.recurrent != "none":
         if observation.has_images:
             raise ValueError(
                 "its observations have images, and recurrent cells are for vectors: set "

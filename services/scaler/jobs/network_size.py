@@ -13,8 +13,7 @@ from shared.contracts.jobs import resolve_for
 from shared.contracts.problem import FieldError
 from shared.contracts.rollouts import MAX_POLICY_BYTES, POLICY_HEADER_BYTES
 from shared.contracts.scaling_spec import FixedScaling
-from shared.hyperparameters.common import Hyperparameters
-from shared.hyperparameters.ppo import PpoHyperparameters
+from shared.hyperparameters.common import CommonHyperparameters, Hyperparameters
 from shared.hyperparameters.presets import ALGORITHMS
 from shared.policy.recurrent import sequence_length
 from shared.policy.spec import PolicySpec
@@ -79,7 +78,7 @@ def sequence_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[Fie
     Sequences divide a round's steps, so an actor's steps need a divisor of some size.
     """
     rule = resolve_for(spec, environment)
-    if not (isinstance(rule, PpoHyperparameters) and rule.state_size):
+    if not (isinstance(rule, CommonHyperparameters) and rule.state_size):
         return
     most = spec.actors.max
     if isinstance(spec.scaling, FixedScaling):

@@ -1,20 +1,27 @@
 """What a recurrent network makes of whole fragments, against a plain loop over their steps."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from learning.algorithms.impact import Impact
+from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
-from learning.data.batch_building import on_policy_batch
+from learning.data.batch_building import RAW, off_policy_batch, on_policy_batch
+from learning.data.fragments import fragments_of
 from learning.data.minibatch import ShuffledMinibatches
 from learning.networks.building import build_network
 from learning.networks.recurrent_network import RecurrentActorCritic
 from shared.contracts.environment_spec import DiscreteActionSpec, ObservationSpec
+from shared.hyperparameters.impact import ImpactHyperparameters
+from shared.hyperparameters.impala import ImpalaHyperparameters
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
+from shared.trajectory.columns import side_by_side
 from shared.trajectory.trajectory import Trajectory
 from tests.learning.algorithms.off_policy_rounds import assert_same_state
 from tests.learning.trajectories import CONTINUOUS, DISCRETE, make_trajectory
@@ -105,6 +112,52 @@ def test_a_batch_has_what_a_loop_over_the_steps_finds(cell: str) -> None:
     for length in (1, 9, 16, 144):
         outputs = network.outputs_at(parameters, batch.observation.view(144 // length, length, -1))
         torch.testing.assert_close(outputs, batch.outputs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_off_policy_each_network_goes_through_the_fragments_from_their_first_states(
+    cell: str,
+) -> None:
+    acted, learns = (recurrent_network(CONTINUOUS, cell, seed=seed) for seed in (0, 1))
+    trajectories = recurrent_trajectories(acted)
+    rule = ImpactHyperparameters(discount=DISCOUNT, trace_lambda=LAMBDA, sequence_length=8)
+    batch = off_policy_batch(
+        side_by_side([fragments_of(each) for each in trajectories]),
+        policy=acted,
+        critic=learns,
+        rule=rule,
+        normalisation=RAW,
+    )
+    np.testing.assert_allclose(batch.log_prob, batch.behaviour_log_prob, atol=1e-4)
+    # With a ratio of 1, V-trace's targets are those of generalised advantages.
+    values, advantages = plain_advantages(learns, trajectories)
+    np.testing.assert_allclose(batch.value, values.flatten(), atol=1e-5)
+    np.testing.assert_allclose(batch.value_target, (advantages + values).flatten(), atol=1e-3)
+    rows = batch.observation.view(-1, batch.sequence_length, batch.observation.shape[1])
+    _, again, _ = learns.evaluated(rows)
+    np.testing.assert_allclose(again.flatten(), values.flatten(), atol=1e-5)
+    assert batch.sequence_length == 8
+
+
+@pytest.mark.parametrize("kind", [Impact, Impala])
+def test_an_off_policy_learner_goes_on_with_the_states_in_its_buffer(
+    kind: type[Impact] | type[Impala],
+) -> None:
+    given = {"hidden_sizes": (6,), "recurrent": "gru", "recurrent_units": 5}
+    sizes = {"train_batch_size": 96, "minibatch_size": 48, "sequence_length": 8}
+    model = ImpactHyperparameters if kind is Impact else ImpalaHyperparameters
+    rule: Any = model.model_validate({**given, **sizes})
+    one, other = (kind(CONTINUOUS, rule, seed=seed, max_rounds=9) for seed in (0, 1))
+    network = recurrent_network(CONTINUOUS, "gru")
+    one.add(recurrent_trajectories(network))  # a batch, and half of one that waits
+    one.update()
+    other.load_state(*one.state())
+    for each in (one, other):
+        each.add(recurrent_trajectories(network, seed=1)[:1])
+        stats = each.update().stats
+        assert stats["num_minibatches"] == 2
+        assert each.samples() is None
+    assert_same_state(one, other)
 
 
 def test_minibatches_are_whole_sequences_each_once_a_pass() -> None:

@@ -196,8 +196,7 @@ def test_a_recurrent_policy_is_not_measured_and_has_a_constant_number_of_actors(
     ("body", "says"),
     [
         ({"scaling": {"policy": "nitro"}}, "nothing is measured of recurrent policies"),
-        ({"algorithm": "impact"}, "recurrent is for ppo, not for impact: use ppo"),
-        ({"algorithm": "sac"}, "recurrent is for ppo"),
+        ({"algorithm": "sac"}, "recurrent is not for sac: use one of ppo, impact, impala"),
         ({"learner": "functions"}, "learner is functions: use cpu or gpu"),
         ({"learner": "external"}, "learner is external: use cpu or gpu"),
         ({"hyperparameters": {"recurrent": "rnn"}}, "'none', 'lstm' or 'gru'"),
