@@ -28,6 +28,7 @@ NAMES = (
     "start_up",
     "decision",
     "many_actors",
+    "searches",
     "overhead",
     "places",
     "dashboard",

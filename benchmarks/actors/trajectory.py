@@ -14,6 +14,14 @@ ENVIRONMENT = EnvironmentSpec(
     versions={},
 )
 
+HUMANOID = EnvironmentSpec(
+    env_id="Humanoid-v5",
+    observation=ObservationSpec(shape=(348,), dtype="float32"),
+    action=ContinuousActionSpec(low=(-0.4,) * 17, high=(0.4,) * 17),
+    max_episode_steps=1000,
+    versions={},
+)
+
 
 def made_up_trajectory() -> Trajectory:
     """Return a trajectory of noise without the end of an episode."""

@@ -86,13 +86,26 @@ class Fleet:
             stop=StopRule(max_rounds=count + 1, budget_usd=1e6),
             evaluation=EvaluationRule(every_rounds=0),
         )
-        job = Job.model_validate_json(self._post("/v1/jobs", spec))
-        wanted = LeaseRequest(learner_id="benchmark", wait_s=5.0)
-        lease = Lease.model_validate_json(self._post("/v1/leases", wanted))
-        rounds = [self._round(job.job_id, lease.lease_id, index) for index in range(count + 1)]
-        ended = FinishRequest(lease_id=lease.lease_id, status="stopped", stop_reason="user")
-        self._post(f"/v1/jobs/{job.job_id}/finish", ended)
+        lease = self.begin(spec)
+        rounds = [self._round(lease, index) for index in range(count + 1)]
+        self.end(lease)
         return rounds[1:]
+
+    def begin(self, spec: JobSpec) -> Lease:
+        """Submit a job, and lease it as its learner would."""
+        Job.model_validate_json(self._post("/v1/jobs", spec))
+        wanted = LeaseRequest(learner_id="benchmark", wait_s=5.0)
+        return Lease.model_validate_json(self._post("/v1/leases", wanted))
+
+    def end(self, lease: Lease) -> None:
+        """Stop a leased job."""
+        ended = FinishRequest(lease_id=lease.lease_id, status="stopped", stop_reason="user")
+        self._post(f"/v1/jobs/{lease.job.job_id}/finish", ended)
+
+    def plan(self, lease: Lease, index: int) -> RoundPlan:
+        """Have the actors of a round launched."""
+        path, request = f"/v1/jobs/{lease.job.job_id}/rounds/{index}", _request(lease, index)
+        return RoundPlan.model_validate_json(self._post(path, request))
 
     def emulator_stats(self) -> dict[str, int]:
         """Return what the emulator has counted."""
@@ -125,11 +138,11 @@ class Fleet:
             "learner": time.process_time(),
         }
 
-    def _round(self, job_id: str, lease_id: str, index: int) -> PushedRound:
-        self.http.put(f"/v1/leases/{lease_id}").raise_for_status()
-        path, request = f"/v1/jobs/{job_id}/rounds/{index}", _request(lease_id, index)
+    def _round(self, lease: Lease, index: int) -> PushedRound:
+        job_id = lease.job.job_id
+        self.http.put(f"/v1/leases/{lease.lease_id}").raise_for_status()
         before_s, start = self.cpu_s(), time.perf_counter()
-        plan = RoundPlan.model_validate_json(self._post(path, request))
+        plan = self.plan(lease, index)
         collector = RoundCollector(
             self.cache,
             plan,
@@ -144,7 +157,7 @@ class Fleet:
         counts = collector.close()
         if collector.missing:
             raise RuntimeError(f"round {index}: {counts}: {'; '.join(collector.failures)}")
-        record = self._landed(job_id, index)
+        record = self.landed(job_id, index)
         self.cache.free_round(job_id, index)
         if record.launches is None or record.launches.launch_s is None:
             raise RuntimeError(f"round {index}: nothing was launched")
@@ -155,7 +168,7 @@ class Fleet:
             cpu_s={part: after_s[part] - before_s[part] for part in after_s},
         )
 
-    def _landed(self, job_id: str, index: int) -> RoundRecord:
+    def landed(self, job_id: str, index: int) -> RoundRecord:
         """Wait until the scaler has heard the end of every actor of a round."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
@@ -174,9 +187,9 @@ class Fleet:
 
 
 @contextmanager
-def pushing_fleet(*, processes: int) -> Iterator[Fleet]:
-    """Run a local system whose actors only push."""
-    handler = {"NITRO_EMULATOR_HANDLER": "benchmarks.actors.pushing_actor.handler"}
+def pushing_fleet(*, processes: int, actor: str = "pushing_actor") -> Iterator[Fleet]:
+    """Run a local system whose actors only push what an actor of `benchmarks.actors` makes."""
+    handler = {"NITRO_EMULATOR_HANDLER": f"benchmarks.actors.{actor}.handler"}
     with (
         tempfile.TemporaryDirectory() as folder,
         ValkeyServer() as server,
@@ -219,8 +232,8 @@ def measure(effort: Effort) -> list[Row]:
         *(
             Row(
                 what=f"peak memory of the {part}, up to {many:,} actors",
-                ours=_series("nitro", "MB", [peak_mb[part]]),
-                peer=_series("before the first round", "MB", [idle_mb[part]]),
+                ours=series("nitro", "MB", [peak_mb[part]]),
+                peer=series("before the first round", "MB", [idle_mb[part]]),
             )
             for part in peak_mb
         ),
@@ -231,7 +244,7 @@ def _launch_row(size: int, rounds: list[PushedRound]) -> Row:
     target_s = _LAUNCH_TARGET_S.get(size)
     return Row(
         what=f"launch of {size:,}: decision to last request",
-        ours=_series("nitro", "s", [r.launch_s for r in rounds]),
+        ours=series("nitro", "s", [r.launch_s for r in rounds]),
         target=None if target_s is None else Target(of="ours", bound="at_most", value=target_s),
     )
 
@@ -243,8 +256,8 @@ def _ramp_row(few: int, small: list[PushedRound], many: int, large: list[PushedR
     """
     return Row(
         what=f"round of {many:,}, beside a round of {few:,} and the launch of {many:,}",
-        ours=_series(f"{many:,} actors", "s", [r.round_s for r in large]),
-        peer=_series(
+        ours=series(f"{many:,} actors", "s", [r.round_s for r in large]),
+        peer=series(
             f"{few:,} actors and the launch",
             "s",
             [r.round_s + other.launch_s for r, other in zip(small, large, strict=True)],
@@ -255,8 +268,8 @@ def _ramp_row(few: int, small: list[PushedRound], many: int, large: list[PushedR
 def _growth_row(few: int, small: list[PushedRound], many: int, large: list[PushedRound]) -> Row:
     return Row(
         what=f"round of {many:,} less its launch, beside a whole round of {few:,}",
-        ours=_series(f"{many:,} actors", "s", [r.round_s - r.launch_s for r in large]),
-        peer=_series(f"{few:,} actors", "s", [r.round_s for r in small]),
+        ours=series(f"{many:,} actors", "s", [r.round_s - r.launch_s for r in large]),
+        peer=series(f"{few:,} actors", "s", [r.round_s for r in small]),
         target=Target(of="ratio", bound="at_least", value=1 / _MORE_THAN_100),
     )
 
@@ -265,15 +278,15 @@ def _bound_row(size: int, rounds: list[PushedRound]) -> Row:
     cores = os.cpu_count() or 1
     return Row(
         what=f"round of {size:,}, launch and all, beside its processor time on {cores} cores",
-        ours=_series("round", "s", [r.round_s for r in rounds]),
-        peer=_series("least possible", "s", [sum(r.cpu_s.values()) / cores for r in rounds]),
+        ours=series("round", "s", [r.round_s for r in rounds]),
+        peer=series("least possible", "s", [sum(r.cpu_s.values()) / cores for r in rounds]),
     )
 
 
 def _cpu_rows(few: int, small: list[PushedRound], many: int, large: list[PushedRound]) -> list[Row]:
     def per_actor(size: int, part: str, rounds: list[PushedRound]) -> Series:
         spent_ms = [1000 * r.cpu_s[part] / size for r in rounds]
-        return _series(f"{size:,} actors", "ms", spent_ms)
+        return series(f"{size:,} actors", "ms", spent_ms)
 
     return [
         Row(
@@ -292,13 +305,13 @@ def _accounting_row(size: int, rounds: list[PushedRound]) -> Row:
     ]
     return Row(
         what=f"trajectories lost, late or twice in {len(rounds)} rounds of {size:,}",
-        ours=_series("nitro", "a round", wrong),
+        ours=series("nitro", "a round", wrong),
         target=Target(of="ours", bound="at_most", value=0.0),
     )
 
 
-def _request(lease_id: str, index: int) -> RoundRequest:
-    return RoundRequest(lease_id=lease_id, policy_version=index)
+def _request(lease: Lease, index: int) -> RoundRequest:
+    return RoundRequest(lease_id=lease.lease_id, policy_version=index)
 
 
 def _peak_mb(pid: int) -> float:
@@ -308,7 +321,8 @@ def _peak_mb(pid: int) -> float:
     return 0.0
 
 
-def _series(name: str, unit: str, samples: list[float] | list[int]) -> Series:
+def series(name: str, unit: str, samples: list[float] | list[int]) -> Series:
+    """Return samples of which smaller ones are better."""
     return Series(name=name, unit=unit, better="lower", samples=tuple(float(s) for s in samples))
 
 

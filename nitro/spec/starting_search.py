@@ -56,15 +56,15 @@ def _es(total_steps: float, *, num_actors: int = 8, **changed: JsonValue) -> Sta
         total_steps=int(total_steps),
         num_actors=num_actors,
         hyperparameters=changed,
-        reason="the configuration that OpenAI published with arXiv 1703.03864",
+        reason="reward_offset: as ARS; others: OpenAI's configuration for arXiv 1703.03864",
     )
 
 
 _ES: Mapping[str, StartingJob] = {
     "Swimmer-": _es(1.5e6),
-    "Hopper-": _es(3.5e7),
+    "Hopper-": _es(3.5e7, reward_offset=1.0),
     "HalfCheetah-": _es(2.9e6, num_actors=16),
-    "Walker2d-": _es(3.9e7, num_actors=16),
+    "Walker2d-": _es(3.9e7, num_actors=16, reward_offset=1.0),
     "InvertedPendulum-": _es(4.4e6),
     "InvertedDoublePendulum-": _es(6.2e6),
     "Humanoid-": _es(1e9, num_actors=200, directions=5000, hidden_sizes=[256, 256]),

@@ -25,9 +25,14 @@ def test_a_job_trains_on_cores_and_one_that_wants_a_gpu_is_refused(
     with pytest.raises(CommandError, match="L-DB2E81BA"):
         api.submit(tiny(learner="gpu"))
     job_id = api.submit(tiny(learner="auto", warm="reuse")).job_id
+    search = {"algorithm": "ars", "hyperparameters": {"directions": 4}, "steps_per_actor": 256}
+    fixed = {"policy": "fixed", "num_actors": 2}
+    search_id = api.submit(tiny(**search, scaling=fixed, detector={}, warm="reuse")).job_id
     with explained(on_docker):
         job = wait_job(api, job_id, has_ended)
         assert (job.status, job.error, job.progress.rounds) == ("succeeded", None, 4)
+        searched = wait_job(api, search_id, has_ended)
+        assert (searched.status, searched.error, searched.progress.rounds) == ("succeeded", None, 4)
         wait_for("capacity to go", lambda: _num_learners() == 0 or None)
         wait_for("the learner to end", lambda: agent.ended.get(job_id) == [0] or None)
     kinds = {

@@ -139,6 +139,22 @@ def test_a_job_learns_on_functions(stack: Stack, tmp_path: Path) -> None:
     assert all(c["used"] > 0 and c["used"] + c["stale"] == c["asked"] == 8 for c in counts), counts
 
 
+def test_a_search_trains_in_containers(stack: Stack) -> None:
+    search = {
+        "env_id": "CartPole-v1",
+        "algorithm": "ars",
+        "scaling": {"policy": "fixed", "num_actors": 4},
+        "actors": {"min": 4, "max": 4},
+        "stop": {"max_rounds": 3},
+        "evaluation": {"every_rounds": 3, "episodes": 1},
+    }
+    with stack.client() as client:
+        job = wait_job(client, client.submit(JobSpec.model_validate(search)).job_id, has_ended)
+    assert (job.status, job.error, job.learner) == ("succeeded", None, "cpu")
+    assert job.progress.rounds == 3
+    assert job.progress.last_return is not None
+
+
 def test_more_actor_containers_are_more_execution_environments(stack: Stack) -> None:
     stack.up(actors=3)
     source = (
