@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _OUTPUT = "RunsBucket"
 _KEPT = frozenset({"AWS::DynamoDB::Table", "AWS::S3::Bucket"})
-"""What `retain_runs` keeps."""
+"""Types of resources that `retain_runs` keeps."""
 _FAILED = 1
 
 

@@ -24,7 +24,7 @@ ACCESS = (
     "on ~nitro:* resetchannels "
     "-@all +@read +@write +@connection +@scripting +@transaction -@dangerous +info"
 )
-"""What every role's user may do: our keys, no `KEYS`, `FLUSHALL`, `CONFIG` or `ACL`.
+"""Permissions of every role's user: our keys, no `KEYS`, `FLUSHALL`, `CONFIG` or `ACL`.
 `INFO` says how full the cache is."""
 DISABLED = "off ~* resetchannels -@all"
 """The user named `default`: ElastiCache wants it in a Redis group, nobody may use it."""

@@ -29,5 +29,5 @@ def namespace(array: "Tensor | Floats") -> Any:
     >>> namespace(np.zeros(2)).__name__
     'numpy'
     """
-    # Whoever has a tensor has imported torch.
+    # A caller that has a tensor has imported torch.
     return np if isinstance(array, np.ndarray) else sys.modules["torch"]

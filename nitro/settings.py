@@ -1,4 +1,4 @@
-"""What the command line reads from the environment."""
+"""Settings that the command line reads from the environment."""
 
 from pathlib import Path
 from typing import Annotated

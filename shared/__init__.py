@@ -1,1 +1,1 @@
-"""What more than one part needs: messages, arrays, codec, keys, cache client, policy, prices."""
+"""Code that several parts need: messages, arrays, codec, keys, cache client, policy, prices."""

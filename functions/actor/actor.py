@@ -60,7 +60,7 @@ class Actor:
         self._cache = cache
         self._watchdog = watchdog
         self._policy: tuple[tuple[str, str, int], NumpyPolicy] | None = None
-        """What is warm: of which job, published under which lease_hash, which version."""
+        """The warm policy, and its job, lease_hash and version."""
         self._warm = WarmEnvironments(most=kept_environments, watchdog=watchdog)
 
     def run(self, task: RolloutTask, *, cold_start: bool) -> ActorReport:

@@ -59,7 +59,7 @@ class ActorProcess:
             cache, watchdog=self._watchdog, kept_environments=settings.kept_environments
         )
         self._begun: set[tuple[str, str]] = set()
-        """What this process has rolled out for: jobs, each under a lease."""
+        """Jobs that this process has rolled out for, each under a lease."""
         self._turns = itertools.count()
 
     def begin(self) -> bool:

@@ -92,7 +92,7 @@ def sample_fragment(
         seed=task.seed,
         translate=_translator(env_id, envs[0], policy, num_envs=1),
     )
-    # What is not finite is reported once, by name and step, instead of as warnings.
+    # Numbers that are not finite are reported once, by name and step, instead of as warnings.
     watch = _watching(watchdog, env_id, lambda: fragment.progress)
     with np.errstate(all="ignore"), watch:
         _roll_out(task, envs[0], fragment, sampler, dropped, translate, starts)
@@ -204,11 +204,11 @@ class Play:
         self._most_steps = most_steps or MAX_EVALUATION_STEPS
         self._keeps = keeps
         self.observed: list[NDArray[np.float32]] = []
-        """What each action of the latest episode was chosen for, # [1, *obs] each, if kept."""
+        """Observations before each action of the latest episode, # [1, *obs] each, if kept."""
         self.episode_return = 0.0
         self.length = 0
         self.broken: str | None = None
-        """What was not finite in the latest episode; None if everything was."""
+        """The first value of the latest episode that was not finite; None without any."""
         self.num_dropped = 0
         self.progress = 0
         """Grows with every step and reset that has ended."""

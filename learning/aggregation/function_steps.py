@@ -76,7 +76,7 @@ class GradientDesk(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregated:
-    """What the queue held when it was aggregated."""
+    """Contents of the queue when it was aggregated."""
 
     staleness: tuple[int, ...]
     rows: list[list[float] | None]
@@ -206,7 +206,7 @@ class _Update:
                 self._take_in(each)
                 if self._queue.ready(self._steps._version):
                     self._aggregate()
-        # What waits at the end has nothing to wait for.
+        # Gradients that wait at the end have nothing to wait for.
         self._aggregate()
         if not self._aggregated:
             raise GradientsLostError(f"no learner function brought a gradient: {self._why_lost}")

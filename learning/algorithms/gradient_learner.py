@@ -1,4 +1,4 @@
-"""What PPO, IMPACT and IMPALA have in common: a network, its optimiser, statistics, exact state.
+"""The common part of PPO, IMPACT and IMPALA: a network, its optimiser, statistics, exact state.
 
 An update takes `num_epochs` passes over a batch, reshuffled for each pass, one Adam step per
 minibatch. A step whose loss or gradient is not finite is skipped and counted; it changes neither

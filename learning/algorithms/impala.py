@@ -69,7 +69,7 @@ class Impala(OffPolicyLearner[ImpalaHyperparameters]):
 
     @property
     def step_scale(self) -> float:
-        """What the step size is multiplied with; 1 where it is not adapted."""
+        """Factor of the step size; 1 where it is not adapted."""
         return self._step_scale
 
     def _scalars(self) -> StateScalars:

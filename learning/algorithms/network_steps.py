@@ -157,7 +157,7 @@ class NetworkSteps:
                     into=self._gradient,
                 )
                 with recorder(network.flat.device) as recording:
-                    # What waits for other processes, or is unknown, is not recorded.
+                    # Steps that wait for other processes, or are unknown, are not recorded.
                     is_alone = group is None and network.is_ours
                     alone = recording if is_alone else recording and Unrecorded()
                     return take_steps(

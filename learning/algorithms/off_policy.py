@@ -1,4 +1,4 @@
-"""What IMPACT and IMPALA share: batches out of a replay buffer, and what is kept of them.
+"""The common part of IMPACT and IMPALA: batches out of a replay buffer.
 
 An update draws one batch, evaluates it with the present networks, and takes `num_epochs` passes
 over its samples.
@@ -71,7 +71,7 @@ class OffPolicyLearner(GradientLearner[H], ABC):
 
     @property
     def step_scale(self) -> float:
-        """What the step size is multiplied with, now."""
+        """Present factor of the step size."""
         return 1.0
 
     @property

@@ -1,4 +1,4 @@
-"""What policy updates come to, one or all between two rounds, and how state is saved."""
+"""The result of policy updates, one or all between two rounds, and the types of saved state."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ StateArrays = dict[str, NDArray[np.generic]]
 StateScalars = dict[str, bool | int | float | str]
 """The rest of the state by name: what a checkpoint stores as JSON."""
 _LARGEST = "_max"
-"""What names of stats end in whose largest value counts."""
+"""Suffix of stats whose largest value counts."""
 _FRESH = "fresh"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyUpdate:
-    """What one update did."""
+    """The result of one update."""
 
     stats: dict[str, float]
     """Finite scalars by name: losses, KL, entropy, clip fractions."""

@@ -36,7 +36,7 @@ the samples takes longer than what is saved."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfTaken:
-    """What one half's steps came to."""
+    """The result of one half's steps."""
 
     adam: AdamPart
     steps: list[list[float] | None]

@@ -1,4 +1,4 @@
-"""What is kept of trajectories off-policy: fragments side by side, and how they are saved.
+"""Off-policy data: fragments side by side, and how they are saved.
 
 Off-policy algorithms mix trajectories of several rounds and policy versions, so a batch is no round
 any more: it is equally long fragments, each column with the version it was made by.

@@ -28,12 +28,12 @@ CleanRL uses."""
 _OBSERVATIONS, _RETURNS = "observation_moments.", "return_moments."
 PRESENT = "normalisation."
 """Before their names in the state of a learner that has a second version of them."""
-"""What saved moments' names begin with."""
+"""Prefix of saved moments' names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ObservationNormaliser:
-    """What a policy sees of the raw observations; before the first round they are only bounded.
+    """Normalised observations for a policy; before the first round they are only bounded.
 
     Where they begin with images, these are left as they are.
     """

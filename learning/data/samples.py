@@ -1,4 +1,4 @@
-"""What a gradient step knows of a sample: the columns of a minibatch, tensors or NumPy's arrays.
+"""A gradient step's inputs: the columns of a minibatch, tensors or NumPy's arrays.
 
 A batch is the same of all samples of an update, in an order that does not depend on when
 trajectories arrived: one environment after the other, each in time order. It may have `weight`

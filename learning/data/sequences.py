@@ -1,4 +1,4 @@
-"""What a recurrent network makes of fragments: the rows that it learns from, states included.
+"""Fragments as a recurrent network sees them: rows to learn from, states included.
 
 One pass over whole fragments, from the states in which they began, gives the state before each
 step. On-policy the weights are those that acted. Sequences of any length can then begin at any

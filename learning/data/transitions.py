@@ -44,22 +44,22 @@ class RowColumns:
 
     @property
     def observation(self) -> slice:
-        """What was seen."""
+        """The observation."""
         return slice(0, self.observation_size)
 
     @property
     def following(self) -> slice:
-        """What was seen next."""
+        """The next observation."""
         return slice(self.observation_size, 2 * self.observation_size)
 
     @property
     def action(self) -> slice:
-        """What was done, in [-1, 1]."""
+        """The action, in [-1, 1]."""
         return slice(2 * self.observation_size, self.reward)
 
     @property
     def reward(self) -> int:
-        """What it brought."""
+        """The reward."""
         return 2 * self.observation_size + self.action_size
 
     @property

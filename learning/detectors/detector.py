@@ -29,7 +29,7 @@ class UpdateStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySamples:
-    """What an algorithm shows a detector of its last update."""
+    """An algorithm's last update, as a detector sees it."""
 
     batch: Columns[Tensor]
     """The samples learned from, with the weights in their advantages."""

@@ -1,4 +1,4 @@
-"""What the losses of PPO and IMPACT have in common: all but the term of the values."""
+"""The common part of the losses of PPO and IMPACT: all but the term of the values."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a loss is made of: a term of the policy and a term of the values, for tensors and arrays.
+"""The terms of a loss: one of the policy and one of the values, for tensors and arrays.
 
 Their gradients are closed forms, so that training keeps no graph. The two terms are independent:
 two threads or two processes may compute them at the same time.

@@ -1,4 +1,4 @@
-"""What every actor-critic network is to the algorithms: outputs and values, and the way back.
+"""The interface of actor-critic networks: outputs and values, and the backward pass.
 
 All parameters are views into one flat buffer, so that an optimiser step is one fused operation
 whatever the number of layers, and a gradient is one vector.
@@ -46,7 +46,7 @@ class ActorCritic(nn.Module):
     """
 
     spec: PolicySpec
-    """What the policy is."""
+    """The policy's form."""
     flat: Tensor  # [P], every parameter, in `named_parameters` order with gaps for alignment
     distribution: Distribution
     """The actions' distribution, whose parameters the policy's outputs are."""

@@ -21,7 +21,7 @@ from shared.policy.blocks import LAYER_NORM_EPSILON, Activation, Dense
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What the backward pass needs of a forward pass."""
+    """Values of a forward pass that the backward pass needs."""
 
     inputs: list[Tensor]
     """Of each layer # L x [N, in]."""

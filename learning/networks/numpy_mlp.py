@@ -51,7 +51,7 @@ LARGE_PRODUCT = 1 << 20
 """From this many scalar multiplications of one product on, what a step costs is arithmetic."""
 
 Inputs = tuple[Floats, ...]
-"""What each layer was given in a forward pass: [N, O], then L x [N, out]."""
+"""Inputs of each layer in a forward pass: [N, O], then L x [N, out]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

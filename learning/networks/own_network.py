@@ -32,7 +32,7 @@ from shared.policy.spec import GRAPH, PolicySpec
 Maker = Callable[[EnvironmentSpec], object]
 """Makes a module for an environment; its weights are its own first ones."""
 MAKERS: dict[str, Maker] = {}
-"""What this process was started with, by the names that jobs use."""
+"""Networks that this process was started with, by the names that jobs use."""
 
 
 def build_own_network(

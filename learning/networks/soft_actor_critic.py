@@ -18,7 +18,7 @@ from learning.networks.blocks import Layer, forward
 from shared.policy.blocks import Dense
 
 Outputs = Callable[[Tensor], tuple[Tensor, ...]]
-"""What several networks give for the same inputs: # [N, outputs] each."""
+"""Outputs of several networks for the same inputs: # [N, outputs] each."""
 
 
 class FlatMlps:

@@ -1,4 +1,4 @@
-"""What one gradient step needs of an action distribution, for tensors and NumPy arrays alike.
+"""Terms of an action distribution for a gradient step, for tensors and NumPy arrays alike.
 
 Nothing here imports torch: functions that compute gradients have none.
 
@@ -27,7 +27,7 @@ class PolicyTerms(Generic[Array]):
 
 
 class StepTerms(Protocol[Array]):
-    """What a gradient step needs of a family of action distributions."""
+    """Terms of a family of action distributions for a gradient step."""
 
     def terms(self, old: Array, new: Array, action: Array) -> PolicyTerms[Array]:
         """Return log-probability and KL with their gradients, and the entropy."""

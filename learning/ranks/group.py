@@ -28,7 +28,7 @@ class _Work(Protocol):
 
 
 class _Backend(Protocol):
-    """What gloo and NCCL have in common; torch's stubs do not say it."""
+    """The common interface of gloo and NCCL; torch's stubs lack it."""
 
     def allreduce(self, tensors: list[Tensor]) -> _Work: ...
 

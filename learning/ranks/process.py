@@ -34,7 +34,7 @@ _ORPHANED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkForm:
-    """What a network, and the steps it is learned by, are built from."""
+    """Inputs from which a network and its gradient steps are built."""
 
     environment: EnvironmentSpec
     hyperparameters: GradientHyperparameters

@@ -62,7 +62,7 @@ class _Member:
     process: SpawnProcess
     line: Connection
     failed: RankFailed | None = None
-    """What it said when it gave up."""
+    """Its last message before it gave up."""
 
     def listen(self, timeout_s: float) -> RankAnswer | None:
         """Return what it says next; None if it says nothing in time, or has ended."""

@@ -24,7 +24,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsTaken:
-    """What some gradient steps came to."""
+    """The result of some gradient steps."""
 
     means: tuple[float, ...]
     """Of the stats and of the gradient's norm before it was cut, over the steps taken; empty

@@ -87,7 +87,7 @@ class FlatAdam:
 
     @property
     def parameters(self) -> Tensor:
-        """What is stepped # [P]."""
+        """The parameters # [P]."""
         return self._parameters
 
     def part(self, start: int = 0, end: int | None = None) -> AdamPart:

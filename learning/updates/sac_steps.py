@@ -56,7 +56,7 @@ class SacSteps:
         )
         self._adams = {name: FlatAdam(flat, rule=adam) for name, flat in learned.items()}
         self.flats = learned | followers
-        """What another job can begin with, by name."""
+        """Arrays that another job can begin with, by name."""
         self.moments = {
             f"{name}.{moment}": flat
             for name, adam in self._adams.items()

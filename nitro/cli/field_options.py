@@ -38,7 +38,7 @@ class FieldOption:
 
     @property
     def spelling(self) -> str:
-        """What one types."""
+        """The option as typed."""
         return self.option or f"--{self.name.replace('_', '-')}"
 
     @property

@@ -33,7 +33,7 @@ class GoingOnReport:
     repeated: Repetition | None
     """None if the state can be saved, so nothing needs repeating."""
     seen: str
-    """What a policy sees of an observation."""
+    """An observation as a policy sees it."""
 
     @property
     def how(self) -> How:
@@ -91,7 +91,7 @@ class GoingOnReport:
 
     @property
     def cost(self) -> str:
-        """What repeating takes."""
+        """The cost of repeating."""
         if self.repeated is None or self.how != "replayed":
             return ""
         step_s, longest = self.repeated.step_s, longest_episode(self.job, self.environment)

@@ -43,7 +43,7 @@ _STARTED: tuple[JobStatus, ...] = ("checking", "queued", "running")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRequest:
-    """What to train and how to report it."""
+    """The job to train and how to report it."""
 
     spec: JobSpec | None = None
     """None resumes `resume`."""

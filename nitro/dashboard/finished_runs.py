@@ -213,7 +213,7 @@ def serve_finished_runs(
         with listener:
             tell(f"http://{LOOPBACK}:{listener.getsockname()[1]}", token)
             keep_exit_code()
-            # What the scaler says of a cache and a Lambda that are not there is no news.
+            # The scaler's reports about a cache and a Lambda that are absent are no news.
             logging.getLogger().addHandler(logging.NullHandler())
             config = uvicorn.Config(
                 app, http=BoundedConnection, ws="none", log_config=None, access_log=False

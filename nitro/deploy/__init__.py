@@ -1,1 +1,1 @@
-"""What a deployment needs and costs."""
+"""Needs and costs of a deployment."""

@@ -29,7 +29,7 @@ from nitro.settings import read_settings
 from shared.contracts.job_spec import JobSpec
 
 _FEWEST_INVOCATIONS = 1000
-"""What an AWS account allows at first, so that a local system throttles no sooner."""
+"""The first quota of an AWS account, so that a local system throttles no sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class Api:
     system: LocalSystem | None = None
     """The processes behind it, if they are ours."""
     place: Place
-    """What suggested commands must name to reach it again."""
+    """Options that suggested commands need to reach it again."""
     environment_packages: tuple[str, ...] = ()
-    """What their actors import to know environments of one's own."""
+    """Modules that actors import to know the user's environments."""
 
     def check(self) -> None:
         """Raise if the API cannot do its work any more."""

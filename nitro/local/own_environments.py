@@ -186,7 +186,7 @@ def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     variables = {name: os.environ[name] for name in settings.actor_variables if name in os.environ}
     if packages:
         variables["NITRO_ENVIRONMENT_PACKAGES"] = ",".join(packages)
-        # What was imported here must be found there, and so must files in the present folder.
+        # Modules imported here must be found there, and so must files in the present folder.
         modules = (
             name.partition(":")[0]
             for name in packages

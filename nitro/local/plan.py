@@ -102,7 +102,7 @@ class ProcessPlan:
     ready_url: str
     """Answers with success, or (`tcp://`) accepts a connection, once the process is ready."""
     death_signal: signal.Signals = signal.SIGKILL
-    """What it gets when we die without having ended it."""
+    """Signal that it gets if this process dies first."""
 
 
 def plan_processes(plan: LocalPlan) -> list[ProcessPlan]:

@@ -182,12 +182,12 @@ class ActorPool:
 
     @property
     def environment(self) -> EnvironmentSpec:
-        """What the environment looks like: `observation.shape`, `action`, `max_episode_steps`."""
+        """The environment's form: `observation.shape`, `action`, `max_episode_steps`."""
         return self._open.calls.environment
 
     @property
     def cost_usd(self) -> float:
-        """What the job was billed so far; after the block, in all."""
+        """The job's bill so far; after the block, in all."""
         return self._open.cost_usd
 
     @property

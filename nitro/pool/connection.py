@@ -1,4 +1,4 @@
-"""What an `ActorPool` is connected to: the API, its job's lease, and the trajectory cache.
+"""The connections of an `ActorPool`: the API, its job's lease, and the trajectory cache.
 
 A program of one's own needs no simulator and no learner here: with `api_url`, neither Gymnasium nor
 torch is imported.
@@ -56,7 +56,7 @@ class Connection:
     cache: TrajectoryCache
     job: Job
     own: OwnRollouts | None = None
-    """What runs on the program's own cores; None where nothing does."""
+    """Actors on the program's own cores; None without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

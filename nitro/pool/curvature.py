@@ -88,7 +88,7 @@ def _samples(batch: Batch, advantages: Array, before: PolicyAlone) -> Columns[Te
         log_prob=log_prob,
         outputs=before.policy_outputs(observation).detach(),
         behaviour_log_prob=log_prob,
-        # What an actor brings is one fragment, whatever its environments: so actors are priced.
+        # An actor's result is one fragment, however many environments it has: so actors are priced.
     ).of_trajectories(len(np.unique(batch.actors)))
 
 

@@ -67,7 +67,7 @@ def external_spec(
         "preset": "standard",
         **fields,
         "env_id": env_id,
-        # What of an algorithm a job is shaped by: whether rounds overlap.
+        # A job depends on one property of its algorithm: whether rounds overlap.
         "algorithm": "ppo" if rounds_in_flight == 1 else "impala",
         "rounds_in_flight": max(1, rounds_in_flight),
         "learner": "external",

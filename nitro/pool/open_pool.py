@@ -31,7 +31,7 @@ class OpenPool:
         """Whether the program made all rounds that it wanted."""
         self._is_over = False
         self._known_usd = 0.0
-        """What the job was billed when that was last asked."""
+        """The job's bill at the last request for it."""
 
     @property
     def job_id(self) -> str:
@@ -40,7 +40,7 @@ class OpenPool:
 
     @property
     def cost_usd(self) -> float:
-        """What the job was billed so far; after its end, in all, or as far as it was heard of."""
+        """The job's bill so far; after its end, in all, or as last known."""
         if not self._is_over:
             self._known_usd = self._to.client.cost(self.job_id).settled_usd
         return max(self._known_usd, self.calls.spent_usd)

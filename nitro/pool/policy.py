@@ -40,7 +40,7 @@ SUPPORTED = (
     "supported are linear layers with tanh or ReLU between them and nothing after the last one, "
     "over vectors, with Gaussian or categorical actions"
 )
-"""What a policy can be, in words, where it is no graph."""
+"""Policies that are no graphs, in words."""
 
 
 class PolicyNotSupportedError(CommandError):

@@ -65,7 +65,7 @@ POLICY_MAPS: Mapping[str, PolicyMap] = {
 """Ready maps by name."""
 
 Module = Any
-"""What holds a policy's weights: a torch module, a mapping of names to arrays, or a `Policy`."""
+"""A holder of a policy's weights: a torch module, a mapping of names to arrays, or a `Policy`."""
 
 
 def named_map(policy_map: PolicyMap | str | None) -> PolicyMap:

@@ -30,7 +30,7 @@ from shared.contracts.rounds import (
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What the user measured since the last request."""
+    """The user's measurements since the last request."""
 
     curvature: Curvature | None = None
     gradient_noise: GradientNoise | None = None
@@ -59,7 +59,7 @@ def checked_stats(stats: Mapping[str, float]) -> dict[str, float]:
 
 
 class Bills:
-    """What each round was billed, as the scaler tells with later plans."""
+    """The bill of each round, as later plans report it."""
 
     def __init__(self) -> None:
         self._usd: dict[int, float] = {}
@@ -118,7 +118,7 @@ class RoundCalls:
         self.stop: StopReason | None = None
         """Why the rounds are over; None as long as they go on."""
         self.spent_usd = 0.0
-        """What the job was billed, as last told with a plan."""
+        """The job's bill, as the latest plan reports it."""
         self._scaler = connection.scaler
         self._client = connection.client
 

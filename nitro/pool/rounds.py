@@ -27,7 +27,7 @@ class SyncRounds:
         self._open: OpenedRound | None = None
         """The round whose batch the user has."""
         self._begun: Policy | None = None
-        """What the actors of a round have that was asked for, and whose batch nobody has yet."""
+        """The policy of the round in flight, whose batch nobody has taken."""
         self._previous: RoundResult | None = None
         self.next_round = 0
         """Also the version of the policy that it is collected with."""

@@ -15,7 +15,7 @@ from nitro.runs.summary import duration, number
 
 
 class EqualTerms(BaseModel):
-    """What runs had reached when each had taken as much; the fields are keys of `--json`."""
+    """Runs compared at equal steps, time or dollars; the fields are keys of `--json`."""
 
     model_config = ConfigDict(frozen=True)
 

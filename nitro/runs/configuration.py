@@ -1,4 +1,4 @@
-"""What runs were asked to do, field by field, and where they differ."""
+"""Requested values of runs, field by field, and their differences."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,9 +9,9 @@ from nitro.spec.starting_job import train_spec
 from shared.contracts.jobs import Job, resolve_for
 
 _TOLD_APART = ("env_id", "algorithm", "preset", "seed")
-"""What every table says anyway."""
+"""Fields that every table shows anyway."""
 _LABELS = ("name", "tags")
-"""What decides nothing, so that runs which differ in it alone are runs of one configuration."""
+"""Fields without effect on training: runs that differ in these alone share a configuration."""
 
 
 class ChangedField(BaseModel):
@@ -23,7 +23,7 @@ class ChangedField(BaseModel):
     """By dotted path, as `--set` takes it."""
     value: JsonValue
     default: JsonValue
-    """What `nitro train` takes for the same environment, algorithm and preset; null for none."""
+    """`nitro train`'s default for the same environment, algorithm and preset; null for none."""
 
 
 class DifferentField(BaseModel):

@@ -43,7 +43,7 @@ _NEAR_TIE = 1e-4
 
 
 class ExportReport(BaseModel):
-    """What was written; the fields are the keys of `policy.json`."""
+    """The written files; the fields are the keys of `policy.json`."""
 
     model_config = ConfigDict(frozen=True)
 

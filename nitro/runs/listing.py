@@ -34,7 +34,7 @@ class RunRow(BaseModel):
     name: str
     """Its folder's, which is its job's id."""
     label: str | None
-    """What its job was called by `--name`."""
+    """Its job's `--name`."""
     tags: tuple[str, ...]
     folder: str
     state: RunState

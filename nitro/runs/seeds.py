@@ -1,4 +1,4 @@
-"""What several seeds of one job came to: each seed's return, their mean and its interval."""
+"""The result of several seeds of one job: each seed's return, their mean and its interval."""
 
 from collections.abc import Sequence
 from pathlib import Path

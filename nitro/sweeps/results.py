@@ -92,7 +92,7 @@ class Tried(BaseModel):
 
 
 class Results(BaseModel):
-    """What a sweep found; the fields are keys of `nitro sweep show --json`."""
+    """The results of a sweep; the fields are keys of `nitro sweep show --json`."""
 
     model_config = ConfigDict(frozen=True)
 

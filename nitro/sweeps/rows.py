@@ -39,7 +39,7 @@ class Outcome(Message):
     spent_usd: Number = 0.0
     """As on AWS."""
     reserved_usd: Number = 0.0
-    """What is set aside beyond that: a bill may still come, of launches that were cut short."""
+    """Dollars reserved beyond that: launches that were cut short may still be billed."""
     wall_s: Number = 0.0
     """In rounds, here."""
 
@@ -96,10 +96,10 @@ class Row(Message):
 
     @property
     def spent_usd(self) -> float:
-        """What it has cost."""
+        """Its cost."""
         return 0.0 if self.outcome is None else self.outcome.spent_usd
 
     @property
     def most_usd(self) -> float:
-        """What it may have cost: bills that may still come are in it."""
+        """The most that it may cost, with bills that may still come."""
         return self.spent_usd + (0.0 if self.outcome is None else self.outcome.reserved_usd)

@@ -143,7 +143,7 @@ class Runner:
             waiting = [i for i, row in enumerate(self._rows) if row.status == "waiting"]
             if free <= 0 or not waiting:
                 return
-            # What was begun comes first: the rest may never be paid for.
+            # Started trials come first: the budget may not reach the rest.
             waiting.sort(key=lambda i: self._rows[i].job_id is None)
             share = self._share(min(free, len(waiting)))
             able = [i for i in waiting if share is None or share > self._rows[i].refused_usd]

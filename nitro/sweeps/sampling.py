@@ -46,7 +46,7 @@ def random_values(search: SearchSpec, index: int) -> Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What an earlier trial came to."""
+    """The result of an earlier trial."""
 
     index: int
     values: Mapping[str, JsonValue]

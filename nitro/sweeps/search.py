@@ -39,7 +39,7 @@ class Trial:
 
     @property
     def values(self) -> Fields:
-        """What was drawn for it."""
+        """Its drawn values."""
         return self.rows[0].values
 
     @property
@@ -132,7 +132,7 @@ _NEW: Mapping[str, object] = {
     "final": True,
     "outcome": None,
 }
-"""What a finalist's row has in place of its trial's."""
+"""Fields of a finalist's row that replace its trial's."""
 
 
 def trials_of(rows: Sequence[Row]) -> list[Trial]:

@@ -1,4 +1,4 @@
-"""What a tracker is told of a round and of a run. Pure: a run's record in, numbers out.
+"""A tracker's metrics of a round and of a run. Pure: a run's record in, numbers out.
 
 Training returns (stochastic policy, fragments) and evaluation returns (deterministic policy, whole
 episodes) are different quantities and never share a name. Names are those of TensorBoard.

@@ -1,4 +1,4 @@
-"""What each tracker has been told of a run, so that no round is told twice."""
+"""Rounds that each tracker has received of a run, so that none is sent twice."""
 
 from hashlib import sha256
 from pathlib import Path

@@ -34,7 +34,7 @@ class Telling:
         with explained(to):
             self._tracker: Tracker = open_tracker(to, TrackedRun.of(job), project=project)
             known = self._tracker.last_round
-        # What another machine has told is known by the tracker alone, and only by its number.
+        # The tracker alone knows the rounds that another machine sent, and only their number.
         self._known = -1 if known is None else known
 
     def tell(self, lines: Sequence[RoundLine]) -> int:

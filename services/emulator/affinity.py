@@ -30,7 +30,7 @@ class Affinity:
 
     def __init__(self) -> None:
         self._latest: dict[str, Environment] = {}
-        """Who ran an event of a kind last."""
+        """The environment that ran the latest event of each kind."""
         self._overtaken = 0
 
     def pair(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class FaultSettings(BaseModel):
-    """What to break; the default breaks nothing. `PUT /emulator/faults` replaces all of it."""
+    """The faults to inject; none by default. `PUT /emulator/faults` replaces all of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 

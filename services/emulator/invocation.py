@@ -10,7 +10,7 @@ PAYLOAD_LIMIT = 6_291_456
 RESPONSE_LIMIT = 6_291_556
 """Lambda allows a reply 100 bytes more than a request."""
 _STATUS = {"Sandbox": "timeout", "Runtime": "error"}
-"""What a REPORT says of an error, by where its type begins."""
+"""An error's status in a REPORT, by how its type begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def log_tail(
     report = [
         f"REPORT RequestId: {invocation.request_id}",
         f"Duration: {duration_ms:.2f} ms",
-        # What waited for an initialisation is billed for it too.
+        # An invocation that waited for an initialisation is billed for it too.
         f"Billed Duration: {math.ceil(duration_ms + init_ms)} ms",
         f"Memory Size: {memory_mb} MB",
         f"Max Memory Used: {max_memory_mb} MB",

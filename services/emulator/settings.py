@@ -1,4 +1,4 @@
-"""What the emulator reads from its environment, once, at start."""
+"""The emulator's settings, read from its environment once, at start."""
 
 import os
 import re
@@ -90,7 +90,7 @@ class Settings(BaseSettings):
     """Port of the Runtime API in mode `external`; 0 lets the system choose. In mode `processes`
     every environment has a loopback port of its own, chosen by the system, and this is not used."""
     token: SecretStr | None = None
-    """What callers of the Invoke API must bring: letters, digits, `-` and `_`, at least 16."""
+    """Token of the Invoke API: letters, digits, `-` and `_`, at least 16."""
     token_file: Path | None = None
     """File that holds the token instead; read once at start."""
     auth: Literal["token", "disabled"] = "token"

@@ -260,7 +260,7 @@ class Settings(CacheSettings):
 
     @property
     def learners(self) -> dict[LearnerKind, str]:
-        """What each kind of learner is billed as, in words."""
+        """The billed machine of each kind of learner, in words."""
         size = f"{self.cpu_learner_vcpu:g} vCPU and {self.cpu_learner_memory_gb:g} GB"
         return {
             "gpu": self.learner_instance,

@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientRound:
-    """Whose gradients they are."""
+    """The update that the gradients belong to."""
 
     job_id: str
     lease_hash: str

@@ -15,7 +15,7 @@ _MEMORY_GB: Mapping[int, range] = {
     8: range(16, 61, 4),
     16: range(32, 121, 8),
 }
-"""What Fargate gives a task of so many vCPUs, as published."""
+"""Memory that Fargate offers a task by its vCPUs, as published."""
 
 
 class LearnerTask(Message):

@@ -1,1 +1,1 @@
-"""What a deployment on AWS may be, for whoever makes it and whoever prices it."""
+"""The forms of a deployment on AWS, for the code that makes and prices it."""

@@ -1,4 +1,4 @@
-"""What can be chosen about a deployment: the `nitro` object of the CDK context, checked.
+"""The options of a deployment: the `nitro` object of the CDK context, checked.
 
 The defaults are the paper's set-up where AWS still sells it, the cheapest sane choice elsewhere.
 """
@@ -52,7 +52,7 @@ class ConfigError(ValueError):
 
 
 class AccountAnswer(BaseModel):
-    """What `nitro doctor --aws` learned from the account, recorded in the CDK context."""
+    """Findings of `nitro doctor --aws` about the account, recorded in the CDK context."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
@@ -150,7 +150,7 @@ class NitroConfig(BaseModel):
     log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = 30
     """How long logs are kept."""
     alarm_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
-    """Who is told about alarms and the budget; unset means that they only show."""
+    """Address that alarms and the budget notify; unset means that they only show."""
     monthly_budget_usd: Annotated[int, Field(ge=1)] = 100
     """Spend of the whole account above which the budget alarm is raised."""
     prices: OwnPrices | None = None
@@ -163,12 +163,12 @@ class NitroConfig(BaseModel):
 
     @property
     def cache_memory_mb(self) -> int:
-        """What the cache can hold, the part ElastiCache reserves left out."""
+        """Capacity of the cache, without the part that ElastiCache reserves."""
         return usable_memory_mb(self.cache_node_type)
 
     @property
     def price_table(self) -> PriceTable:
-        """What bills and budgets go by."""
+        """Prices of bills and budgets."""
         if self.prices is not None:
             return self.prices
         listed = {"x86_64": AWS_US_EAST_1_2026_11, "arm64": AWS_US_EAST_1_2026_11_ARM64}

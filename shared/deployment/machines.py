@@ -7,7 +7,7 @@ from shared.contracts.learner_kind import LearnerKind
 from shared.money.prices import CacheEngine
 
 _LEFT_TO_TASKS = 0.93
-"""What kernel and ECS agent leave of the memory a machine is sold with."""
+"""Share of a machine's memory that remains beside kernel and ECS agent."""
 _MACHINE_MEMORY_GIB = {
     "g4dn.xlarge": 16,
     "g4dn.2xlarge": 32,
@@ -35,7 +35,7 @@ _RESERVED_SHARE = 0.25
 """ElastiCache keeps a quarter for replication and backups unless told otherwise."""
 DEFAULT_CACHE_NODE = "cache.t4g.micro"
 DEFAULT_CACHE_ENGINE: CacheEngine = "valkey"
-"""What a deployment has unless told otherwise, and so what a local system's bill goes by."""
+"""Defaults of a deployment, and so of a local system's bill."""
 _NODE_MEMORY_GIB = {
     "cache.t4g.micro": 0.5,
     "cache.t4g.small": 1.37,

@@ -52,7 +52,7 @@ class AtariGame(Games):
         self.frame_stack, self.chain = options.frame_stack, options.chain()
         self.render_mode = render_mode
         self._ale = _loaded(rom, options)
-        # What is random when some games are switched on would else depend on the games before.
+        # Otherwise the random start of some games would depend on the games before.
         self._loaded_state = self._ale.cloneState(include_rng=True)
         self._loaded_bytes = self._emulator_bytes()
         legal = options.full_action_space

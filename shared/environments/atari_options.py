@@ -19,12 +19,12 @@ _SmallCount = Annotated[int, Field(strict=True, ge=1, le=16)]
 _MAX_NOOPS = 3600
 """A minute at the console's speed."""
 _MAX_INT32 = 2**31 - 1
-"""What the emulator counts frames with."""
+"""Largest number of the emulator's frame counter."""
 _Flag = Annotated[bool, Field(strict=True)]
 
 
 class AtariOptions(Message):
-    """What may be chosen about a game; the defaults are the published ones."""
+    """Options of a game; the defaults are the published ones."""
 
     frame_stack: _SmallCount = 4
     """Frames per observation, oldest first; the Nitro paper speaks of 3."""

@@ -61,7 +61,7 @@ _OWN_PACKAGE = (
     "(nitro train --environment-package my_env.py)"
 )
 _NO_ENV = "must inherit from the gymnasium.Env class"
-"""What `gymnasium.make` says of other environments, such as parallel ones."""
+"""The error of `gymnasium.make` about other environments, such as parallel ones."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_NOTE, _MAX_NOTES = 300, 8
 _NOT_KEPT = "episodes cannot be left and taken up: "

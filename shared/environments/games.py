@@ -28,7 +28,7 @@ class Games(gymnasium.Env[Any, Any]):
     frame_stack: int
     """Frames per observation."""
     chain: tuple[str, ...]
-    """What lies between the simulator and the observation, one line each."""
+    """The layers between the simulator and the observation, one line each."""
     score: float
     """Sum of all raw rewards of the game that is going on."""
     finished: list[FinishedGame]

@@ -1,4 +1,4 @@
-"""What Gymnasium's `reset` and `step` return, and what to say of an environment that differs.
+"""Return values of Gymnasium's `reset` and `step`, and messages for environments that differ.
 
 Rollouts unpack what comes without looking at it: a check would cost every step. So what went wrong
 is found out afterwards, from the error and where it was raised.

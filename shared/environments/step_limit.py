@@ -35,7 +35,7 @@ class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     @property
     def spec(self) -> EnvSpec | None:  # type: ignore[override] # a property in `Wrapper`, too
-        """What `gymnasium.make` was asked for, its time limit included."""
+        """The specification given to `gymnasium.make`, with its time limit."""
         return self._spec
 
     def reset(

@@ -1,4 +1,4 @@
-"""What to say of errors that code of others raises, whose text may fail itself."""
+"""Texts for errors that foreign code raises; producing their own text may fail."""
 
 import importlib.metadata
 import traceback

@@ -80,9 +80,9 @@ class _Noted:
 
 
 AT_IMPORT: Variables = {}
-"""What simulators read as they were imported, which they do once a process."""
+"""Variables that simulators read at import, once per process."""
 _before: Variables = {}
-"""What a job's variables were in this process before they were set."""
+"""Values of a job's variables in this process before the job set them."""
 
 
 @contextlib.contextmanager

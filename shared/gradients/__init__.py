@@ -1,1 +1,1 @@
-"""What passes between a learner and its learner functions through the cache, as bytes."""
+"""Messages between a learner and its learner functions, as bytes in the cache."""

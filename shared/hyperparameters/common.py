@@ -36,7 +36,7 @@ LogStd = Literal["state_dependent", "free"]
 
 
 class Hyperparameters(Message):
-    """What every algorithm has: its policy's dense layers."""
+    """Fields of every algorithm: its policy's dense layers."""
 
     hidden_sizes: tuple[PositiveInt, ...] = (256, 256)
     """Widths of the layers of the policy and of the separate value network.
@@ -58,7 +58,7 @@ class Hyperparameters(Message):
 
 
 class GradientHyperparameters(Hyperparameters):
-    """What algorithms of gradient steps have beyond that: a value function, Adam, a discount."""
+    """Further fields of algorithms that take gradient steps: a value function, Adam, a discount."""
 
     adam_epsilon: PositiveFloat = 1e-8
     """Added to the root of Adam's second moment. Paper: RLlib. Standard: CleanRL."""
@@ -70,7 +70,7 @@ class GradientHyperparameters(Hyperparameters):
 
 
 class CommonHyperparameters(GradientHyperparameters):
-    """What PPO, IMPACT and IMPALA have alike beyond that, with the same defaults and sources."""
+    """Further fields of PPO, IMPACT and IMPALA, with equal defaults and sources."""
 
     entropy_decay: Decay = "none"
     """Decay of `entropy_coefficient`, in the forms of `learning_rate_decay`. Paper: RLlib.
@@ -144,7 +144,7 @@ class CommonHyperparameters(GradientHyperparameters):
 
 
 class OffPolicyHyperparameters(CommonHyperparameters):
-    """What IMPACT and IMPALA have alike beyond that: V-trace and the bound of a gradient."""
+    """Further fields of IMPACT and IMPALA: V-trace and the bound of a gradient."""
 
     gradient_norm_max: NonNegativeFloat = 40.0
     """Bound of the gradient's norm, over all parameters. 0: no bound. Paper: RLlib. Standard:
@@ -172,7 +172,7 @@ CLEANRL: dict[str, Any] = {
     "reward_scaling": True,
     "action_mapping": "clip",
 }
-"""What the standard presets of all algorithms have alike."""
+"""Values that the standard presets of all algorithms share."""
 
 CLEANRL_IMAGES: dict[str, Any] = {
     "learning_rate": 2.5e-4,
@@ -181,4 +181,4 @@ CLEANRL_IMAGES: dict[str, Any] = {
     "observation_normalisation": False,
     "reward_scaling": False,
 }
-"""What they have in place of that, alike, where observations are images."""
+"""Values that replace them where observations are images."""

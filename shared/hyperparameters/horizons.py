@@ -13,7 +13,7 @@ from shared.hyperparameters.presets import ALGORITHMS, Preset
 Horizon = int | Literal["limit", "fragment"]
 
 STANDARD_HORIZONS: dict[str, Horizon] = {"HalfCheetah": 64}
-"""What preset `standard` has for an environment, whatever its version; `limit` for all others."""
+"""Horizons of preset `standard` by environment, of any version; `limit` for all others."""
 _VERSION = re.compile(r"-v\d+$")
 
 

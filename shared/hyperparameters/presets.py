@@ -36,12 +36,12 @@ HyperparameterValue = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgorithmTraits:
-    """What everybody but the learner has to know of an algorithm."""
+    """An algorithm's properties that everything but the learner needs."""
 
     presets: Mapping[Preset, Hyperparameters]
     """Complete sets by name, all of one model; there is always `paper`."""
     image_presets: Mapping[Preset, Hyperparameters] = field(default_factory=dict)
-    """What a preset is where observations are images, if that is another set."""
+    """Presets for images, where they differ."""
     on_policy: bool
     """Whether it learns from its newest policy's trajectories alone: then rounds never overlap."""
     on_functions: bool = False

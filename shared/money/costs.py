@@ -1,4 +1,4 @@
-"""What a round can cost at most, and the sizes and rates of AWS that its time and cost follow from.
+"""The most that a round can cost, and the AWS sizes and rates behind its time and cost.
 
 A round is priced with this before it is launched, and by `shared.money.round_costs` once it was
 measured. That the second never exceeds the first is what makes a budget a hard one.

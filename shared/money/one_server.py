@@ -27,7 +27,7 @@ ONE_SERVER_ASSUMPTIONS = (
     "actors and learner in turn and without loss, each at the speed of a core here; the learner is "
     "as fast as here.",
 )
-"""What the comparison with one server takes for granted."""
+"""Assumptions of the comparison with one server."""
 
 
 def one_server_round_s(measured: MeasuredRound, basis: CostBasis, cores: int) -> float:

@@ -1,4 +1,4 @@
-"""What AWS charges, as dated tables with their sources.
+"""AWS's prices, as dated tables with their sources.
 
 A job's bill names the table it was priced with. `AWS_US_EAST_1_2026_11` is what a deployment pays
 in its region; elsewhere, or with a discount, the operator gives a table of their own (`OwnPrices`).

@@ -1,4 +1,4 @@
-"""What measured rounds would take and cost on AWS: as functions, and on servers beside it.
+"""The time and cost of measured rounds on AWS: as functions, and on servers beside it.
 
 A pure model, the same for ledger, budget, summary and experiments. Serverless, a round takes
 
@@ -95,7 +95,7 @@ SERVERFUL_ASSUMPTIONS = (
     "of a core here; the learner is as fast as here; launching and boot take no time; learner and "
     "actor machine are paid for the whole run. The paper's p3.2xlarge can no longer be started.",
 )
-"""What the comparison with servers takes for granted."""
+"""Assumptions of the comparison with servers."""
 
 
 @dataclass(frozen=True, slots=True)

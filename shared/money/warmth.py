@@ -13,11 +13,11 @@ from shared.money.costs import CostBasis, lambda_gb_seconds
 
 WarmWay = Literal["provisioned", "reuse"]
 _KEPT = 0.9
-"""What a round leaves of the weight of those before it."""
+"""The share of earlier rounds' weight that remains after a round."""
 
 
 class WarmUse(Message):
-    """What a job made of its environments lately: sums in which newer rounds weigh more."""
+    """A job's recent use of its environments: sums in which newer rounds weigh more."""
 
     held_s: NonNegativeFloat = 0.0
     """Billed time."""

@@ -29,7 +29,7 @@ def with_mask(logits: Rows, observation: Rows) -> Rows:
 
 
 class Network(Protocol):
-    """What a policy's network is to it."""
+    """The policy's network."""
 
     @property
     def output_size(self) -> int:

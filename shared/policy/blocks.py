@@ -1,4 +1,4 @@
-"""What networks are made of, as data: images, convolutions, dense layers, recurrent cells.
+"""The blocks of networks, as data: images, convolutions, dense layers, recurrent cells.
 
 Each backend has the blocks of this file in a form of its own: `shared.policy.numpy_network` for
 actors, `learning.networks.blocks` in torch, `nitro.runs.onnx_graph`. A `FormulaBlock` has one
@@ -23,7 +23,7 @@ from shared.policy.recurrent import Cell, Recurrent
 
 ConvNetworkName = Literal["nature_cnn", "paper_cnn"]
 CONV_NETWORKS: tuple[ConvNetworkName, ...] = get_args(ConvNetworkName)
-"""What a job may choose."""
+"""Networks that a job may choose."""
 ImageNetworkName = ConvNetworkName | Literal["small_cnn"]
 MIN_IMAGE_SIDE = 36
 """Pixels: the smallest image that Nature's network can take. `small_cnn` takes smaller ones."""
@@ -32,7 +32,7 @@ SMALLEST_SIDE = 4
 ImageShape = tuple[int, ...]
 """Channels, height and width."""
 Activation = Literal["tanh", "relu", "elu"]
-"""What follows a dense layer."""
+"""Activation after a dense layer."""
 
 MAX_PIXEL = 255
 LAYER_NORM_EPSILON = 1e-5

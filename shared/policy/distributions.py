@@ -76,7 +76,7 @@ class Gaussian:
 
 
 class _Choices:
-    """What one choice and several have in common: actions are numbers, outputs are logits."""
+    """Common base of one choice and several: actions are numbers, outputs are logits."""
 
     def __init__(self, num_outputs: int, action_shape: tuple[int, ...]) -> None:
         self.num_outputs = num_outputs

@@ -1,4 +1,4 @@
-"""What a policy's last outputs are: the distribution of an action. Nothing here needs NumPy."""
+"""The last outputs of a policy: the distribution of an action. Nothing here needs NumPy."""
 
 import re
 from collections.abc import Mapping

@@ -17,7 +17,7 @@ from typing import Any, Literal
 Cell = Literal["lstm", "gru"]
 GATES: dict[Cell, int] = {"lstm": 4, "gru": 3}
 CELLS: tuple[Literal["none"] | Cell, ...] = ("none", "lstm", "gru")
-"""What a policy's metadata may say."""
+"""Values that a policy's metadata may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""What every service needs at its start: logs, port, token, credentials."""
+"""Parts that every service needs at its start: logs, port, token, credentials."""

@@ -1,1 +1,1 @@
-"""What one actor brings back, and how it lies in bytes."""
+"""Results of one actor, and their encoding."""

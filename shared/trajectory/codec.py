@@ -55,7 +55,7 @@ class CodecError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Payload:
-    """What one encoding holds."""
+    """The contents of one encoding."""
 
     arrays: dict[str, Array]
     """Read-only views of the decoded bytes, which live as long as any of them."""

@@ -169,7 +169,7 @@ def side_by_side(parts: Sequence[Experience]) -> Experience:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What an array must be, but for its leading axes; None leaves it open."""
+    """Type and trailing axes that an array must have; None allows any."""
 
     dtype: np.dtype[Any] | None = np.dtype(np.float32)
     item: tuple[int, ...] | None = ()
@@ -200,7 +200,7 @@ def checked(
     if arrays.keys() != schema.keys():
         raise ColumnsError(f"holds arrays {sorted(arrays)!r:.300}, expected {sorted(schema)}")
     sizes: dict[str, int] = {}
-    # What follows from an axis comes after whatever says how long it is.
+    # An array that sets an axis's length comes before the arrays that are checked against it.
     for name in sorted(schema, key=lambda name: "T+1" in axes(name)):
         _check(name, arrays[name], schema[name], axes(name), sizes)
     if finite:

@@ -1,4 +1,4 @@
-"""What an actor brings back of a search: a few sums of each whole episode, and no steps.
+"""An actor's result of a search: a few sums of each whole episode, and no steps.
 
 Legend: `E` episodes; `F` numbers of an observation.
 """

@@ -1,4 +1,4 @@
-"""What one actor brings back: a trajectory to learn from, or the outcome of one episode.
+"""Results of one actor: a trajectory to learn from, or the outcome of one episode.
 
 Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` finished episodes.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
 _ENDINGS = (".png", ".pdf", ".svg")
-"""What a picture's name may end in; matplotlib knows more, some only with further programs."""
+"""Suffixes of pictures; matplotlib knows more, some only with further programs."""
 _STYLE: "dict[RcKeyType, object]" = {
     "font.size": 9.5,
     "axes.spines.top": False,

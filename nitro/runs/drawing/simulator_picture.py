@@ -100,7 +100,7 @@ class SimulatorPicture:
         floor = self._is_floor[geoms]
         squares = np.floor(points[:, 0] / self._square) + np.floor(points[:, 1] / self._square)
         surface = self._colours[np.where(floor, squares.astype(int) % 2 - _NUM_EXTRA, geoms)]
-        # What is far away fades, lest the squares of the floor flicker; nothing is the sky.
+        # Distant surfaces fade, or the squares of the floor would flicker; the sky is empty.
         haze = floor - floor * np.exp(-((distances / (4 * self._camera.distance)) ** 2))
         haze[geoms < 0] = 1.0
         sky = np.sqrt(rays[:, 2].clip(0, 1))[:, None] * (_SKY_TOP - _SKY_HORIZON) + _SKY_HORIZON

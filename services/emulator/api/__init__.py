@@ -1,1 +1,1 @@
-"""What the emulator answers: to callers in front, to environments behind, to operators."""
+"""The emulator's APIs: for callers in front, for environments behind, for operators."""

@@ -22,7 +22,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a request names: the function as called and the version that answers."""
+    """The target of a request: the function as called and the version that answers."""
 
     arn: str
     """Full ARN, with the qualifier when one was given."""

@@ -1,4 +1,4 @@
-"""Who may call: requests with the token, at an address that is ours.
+"""Access control: callers need the token, and must use an address of ours.
 
 A page in a browser on this machine can send requests to loopback ports, and after a change of its
 domain's address (DNS rebinding) read the answers, too. It knows no token, and its requests name its
@@ -18,7 +18,7 @@ from shared.service.tokens import TokenError, read_token
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
-"""What fits into the access key id of a signature, and is long enough not to be guessed."""
+"""A token fits into the access key id of a signature and is too long to guess."""
 _PORT = re.compile(r":\d+$")
 _SIGNED_BY = re.compile(r"^AWS4-HMAC-SHA256 Credential=([^/,\s]+)/")
 _BEARER = re.compile(r"^Bearer (\S+)$")

@@ -1,4 +1,4 @@
-"""What the emulator has beyond Lambda: health, counts, and faults to switch at run time."""
+"""The emulator's API beyond Lambda: health, counts, and faults to switch at run time."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What an environment writes: read from one pipe, kept line by line, never lost.
+"""The output of an environment: read from one pipe, kept line by line, never lost.
 
 Standard output and standard error share the pipe, as in Lambda's log stream. The pipe is read
 both when the loop sees it readable and on request: a runtime writes its output before it posts its

@@ -172,7 +172,7 @@ class JobRecord(Message):
     """Wall time of earlier starts."""
     longest_learner_s: NonNegativeFloat = 0.0
     costs: RoundCosts | None = None
-    """What its rounds cost on average; None before one is billed."""
+    """Average cost of its rounds; None before the first bill."""
     num_leases: Count = 0
     """Leases given of it so far."""
     lost_leases: Count = 0

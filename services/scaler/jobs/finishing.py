@@ -35,7 +35,7 @@ class FinishService:
     now: Callable[[], float]
     spending: Spending
     learners: Mapping[LearnerKind, str]
-    """What each kind is billed as."""
+    """The billed machine of each kind."""
     finish_wait_s: float
 
     def __post_init__(self) -> None:

@@ -68,7 +68,7 @@ ROLLOUTS: TaskKind[RolloutTask, ActorReport] = TaskKind(
     asked=lambda task: (task.job_id, task.round, task.actor_index, task.mode),
     answered=lambda report: (report.job_id, report.round, report.actor_index, report.mode),
 )
-"""What actors do."""
+"""Calls of actors."""
 GRADIENTS: TaskKind[GradientTask, GradientReport] = TaskKind(
     read=GradientReport.read,
     identity=lambda task: {
@@ -80,7 +80,7 @@ GRADIENTS: TaskKind[GradientTask, GradientReport] = TaskKind(
     asked=lambda task: (task.job_id, task.round, task.call.call),
     answered=lambda report: (report.job_id, report.round, report.call),
 )
-"""What learner functions do."""
+"""Calls of learner functions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

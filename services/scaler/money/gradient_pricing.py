@@ -1,4 +1,4 @@
-"""What calls of learner functions may cost, and what they did.
+"""Possible and actual cost of calls of learner functions.
 
 A job's rounds are planned with room for the worst case of an update's calls: each runs twice to the
 time-out, from a cold start. That much is reserved with the first call of a round, before any is

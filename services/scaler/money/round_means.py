@@ -1,4 +1,4 @@
-"""What a job's rounds cost on average: what any round does, and what each actor adds.
+"""Average cost of a job's rounds: a fixed part, and a part for each actor.
 
 An actor adds its execution, or its share of the learner's own cores, and the learner's update of
 its fragment, in which everything that is paid by the second is paid, too. The rest of a round's

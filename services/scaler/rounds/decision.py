@@ -52,16 +52,16 @@ class RoundContext:
     policy: ScalingPolicy[Any]
     """The scaling policy in force in the round."""
     seen: ScalingInput
-    """What it looks at."""
+    """The decision's input."""
     concurrency: Concurrency
     pricing: RoundPricing
     committed_usd: float
-    """What the budget has paid for, or has to, but for the end."""
+    """The dollars that the budget has paid or owes, without the job's end."""
     quorum_share: float
     longest_s: float = math.inf
     """How long this deployment lets a job run at a time."""
     settled: tuple[LedgerLine, ...] = ()
-    """What the learner has not been told of the bill."""
+    """Lines of the bill that the learner does not know yet."""
     again: RoundPlan | None = None
     """The newest attempt's plan, where the round is launched again."""
     ended: tuple[StopReason, str] | None = None
@@ -71,7 +71,7 @@ class RoundContext:
 
     @property
     def spec(self) -> JobSpec:
-        """What the user asked for."""
+        """The user's request."""
         return self.record.job.spec
 
     @property
@@ -87,7 +87,7 @@ class Decision:
     plan: RoundPlan
     reserve_usd: float
     closing_usd: float = 0.0
-    """What is left of the budget for the end of the job, where that is not here."""
+    """Dollars left of the budget for the job's end, where it is later."""
     memory: NoiseMemory | None = None
     """For the next round's decision."""
     awaits_others: bool = False
@@ -245,7 +245,7 @@ def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
     """
     pricing, request = context.pricing, context.request
     if request.own is None:
-        # Whoever learns now has no actors of its own: functions take their place.
+        # The present learner has no actors of its own: functions take their place.
         plan = plan.model_copy(update={"own": 0, "own_evaluations": 0})
     missing = tuple(range(plan.num_actors)) if request.missing is None else request.missing
     num_missing, num_episodes = len(missing), len(request.missing_evaluations)

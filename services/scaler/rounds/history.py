@@ -1,4 +1,4 @@
-"""What a scaling policy is shown of a round and of those before it, read from the book."""
+"""A scaling policy's input: a round and those before it, read from the book."""
 
 from dataclasses import replace
 from statistics import fmean

@@ -156,7 +156,7 @@ def _same_round(
             f"{request.policy_version}, but round {last.round} was launched with {launched}",
         )
     if request.attempt == 0 and last.last.lease_id != request.lease_id:
-        # Whoever failed in an earlier attempt has been launched again.
+        # Tasks that failed in an earlier attempt have been launched again.
         return last.last
     for stored in last.attempts:
         if stored.plan.attempt == request.attempt:

@@ -18,12 +18,12 @@ from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds
 from shared.money.prices import SECONDS_PER_HOUR
 
 GUESSED_CALL_S = 0.06
-"""What calling a function takes beside its steps, until the job has measured it."""
+"""Seconds of a function call beside its steps, until the job has measured them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """What both places take, and what they cost."""
+    """Time and cost of both places."""
 
     cores: int
     """Own actors (c)."""

@@ -1,4 +1,4 @@
-"""What is answered, set aside and remembered about a round and its job; pure functions."""
+"""Answers, reservations and records of a round and its job; pure functions."""
 
 from collections.abc import Sequence
 

@@ -67,7 +67,7 @@ class _Written:
     new: bool
     """Whether it was stored just now."""
     order: LaunchOrder | None
-    """What of it is to be launched."""
+    """The launch that it needs, if any."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -105,7 +105,7 @@ class RoundService:
         """
         start = time.perf_counter()
         await self.launches.flights.catch_up(job_id)
-        # Whoever waits for the cache to forget keeps other round calls of the job waiting, no more.
+        # A wait for the cache's deletion delays only other round calls of the job.
         async with self.book.lock(f"rounds of {job_id}"):
             written = await self._written(job_id, round_index, request, None)
             while isinstance(written, range):
@@ -276,7 +276,7 @@ class RoundService:
         """Return the learner's answer."""
         planned = written.planned
         if written.new or written.order is not None:
-            # Whatever time has passed since it was written: its actors start now.
+            # Its actors start now, however long ago it was written.
             return planned.plan
         self.on_given_again(planned)
         age_s = max(0.0, self.now() - planned.planned_at)

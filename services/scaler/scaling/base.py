@@ -15,7 +15,7 @@ P = TypeVar("P", bound=Policy)
 
 
 class NoiseMemory(Message):
-    """What `kungfu` and `marginal` remember, in place of a history that grows."""
+    """Memory of `kungfu` and `marginal`, in place of a history that grows."""
 
     squared_norm: FiniteFloat
     """Moving average of |G|^2."""
@@ -62,12 +62,12 @@ class PastRound:
     step_s: float | None = None
     """Mean of an environment step."""
     call_overhead_s: float | None = None
-    """What an invocation takes beside its steps."""
+    """Seconds of an invocation beside its steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingInput:
-    """What a policy may look at."""
+    """A policy's input."""
 
     round_index: int
     actors: ActorRange
@@ -95,12 +95,12 @@ class ScalingInput:
     remaining_usd: float = 0.0
     """Budget that is not spent, as the plan's `spent_usd` tells."""
     memory: NoiseMemory | None = None
-    """What the same policy's decision about the round before left behind."""
+    """Memory of the same policy's decision about the round before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingDecision:
-    """What a policy asks for, before budget and concurrency."""
+    """A policy's request, before budget and concurrency."""
 
     requested: int
     """Number of actors, inside the job's range."""
@@ -111,7 +111,7 @@ class ScalingDecision:
     ratio: float | None = None
     """The ratio the score was made of, where that may be another than the round's own."""
     memory: NoiseMemory | None = None
-    """What the next round's decision is given."""
+    """Memory for the next round's decision."""
 
 
 class ScalingPolicy(ABC, Generic[P]):

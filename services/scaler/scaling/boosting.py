@@ -30,7 +30,7 @@ class ConvexityRatio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoostingScore:
-    """What curvature says about a round."""
+    """A round's curvature, as the policy reads it."""
 
     score: float
     """S_k in [0, 1]."""

@@ -1,1 +1,1 @@
-"""What people look at, from what the scaler remembers; nothing here decides anything."""
+"""Views for people, from the scaler's records; nothing here decides anything."""

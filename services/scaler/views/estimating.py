@@ -1,4 +1,4 @@
-"""What a job would cost, and whether it would be refused; nothing is made."""
+"""Estimates of a job: its cost, and whether it would be refused. Nothing is created."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the system is and how busy it is."""
+"""The system's configuration and load."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

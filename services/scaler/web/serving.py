@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 FOLDER = Path(__file__).parent
 PAGES = {"/": "index.html", "/docs": "docs.html"}
-"""What a browser is told to open: the dashboard, and the API to read."""
+"""Addresses to open in a browser: the dashboard, and the API's reference."""
 PREFIX = "/web/"
 """Begins the address of every other file."""
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}

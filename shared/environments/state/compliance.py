@@ -34,10 +34,10 @@ _OTHER_STEPS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compliance:
-    """What came of it."""
+    """The outcome."""
 
     why_not: str | None
-    """What is not kept, or what was not the same first; None if episodes can go on anywhere."""
+    """The state that is not kept, or the first difference; None if any process can continue."""
     num_steps: int = 0
     """Compared."""
     num_ends: int = 0

@@ -37,11 +37,11 @@ _SLOW_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """What came of it."""
+    """The outcome."""
 
     repeats: Repeats
     why_not: str | None = None
-    """What was not the same, where something was not."""
+    """The first difference; None without any."""
     failed: bool = False
     """Whether an environment failed while it was tried."""
     draws_globally: bool = False

@@ -29,7 +29,7 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 _MAX_RAW_BYTES = 4 * 2**20
 _METADATA = {"replay": "1"}
-"""What it is, and the version of its form."""
+"""Its kind, and the version of its format."""
 _NAMES = {"actions", "numbers", "returns"}
 _RECURRENT = "recurrent_state"
 
@@ -53,7 +53,7 @@ class Replay:
     discounted_return: float = 0.0
     """Rewards until then, each discounted once for every step that followed."""
     recurrent_state: NDArray[Any] = field(default_factory=no_state)
-    """What a recurrent policy remembers of it # [S] float32."""
+    """A recurrent policy's state in it # [S] float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

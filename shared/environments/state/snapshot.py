@@ -30,7 +30,7 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 _MAX_RAW_BYTES = 4 * 2**20
 """Of one, decompressed. The largest of our own are Atari's, of 28 KB."""
 _METADATA = {"snapshot": "2"}
-"""What it is, and the version of its form."""
+"""Its kind, and the version of its format."""
 _ACTION = "action"
 _SO_FAR = "so_far"
 _RECURRENT = "recurrent_state"
@@ -56,7 +56,7 @@ class Snapshot:
     discounted_return: float = 0.0
     """Rewards of these steps, each discounted once for every step that followed."""
     recurrent_state: NDArray[Any] = field(default_factory=no_state)
-    """What a recurrent policy remembers of the episode # [S] float32."""
+    """A recurrent policy's state in the episode # [S] float32."""
 
 
 def snapshot_bytes(env: Env) -> int:
