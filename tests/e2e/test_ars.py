@@ -23,10 +23,11 @@ CARTPOLE: dict[str, Any] = {
 def test_a_job_that_is_killed_and_has_other_actors_ends_with_the_same_weights(
     client: NitroClient, system: LocalSystem, runs_dir: Path
 ) -> None:
-    spec = JobSpec.model_validate(CARTPOLE | {"seed": 3, "stop": {"max_rounds": 6}})
+    slow_rounds = {"hyperparameters": {"directions": 16}, "stop": {"max_rounds": 10}}
+    spec = JobSpec.model_validate(CARTPOLE | slow_rounds | {"seed": 3})
     whole = train(client, spec)
     job_id = client.submit(spec).job_id
-    for rounds, part in ((1, "learner"), (3, "emulator"), (4, "learner")):
+    for rounds, part in ((1, "learner"), (4, "emulator"), (7, "learner")):
         wait_until(client, job_id, lambda job, r=rounds: job.progress.rounds >= r, system)  # type: ignore[misc]
         system.kill(part)
         system.restart(part)
@@ -48,13 +49,14 @@ def test_cartpole_is_learned_and_ends_by_steps(client: NitroClient) -> None:
     spec = JobSpec.model_validate(
         CARTPOLE
         | {
-            "stop": {"max_rounds": 1000, "max_env_steps": 30_000},
+            "hyperparameters": {"directions": 20},
+            "stop": {"max_rounds": 1000, "max_env_steps": 60_000},
             "evaluation": {"every_rounds": 1000, "episodes": 4},
         }
     )
     job = train(client, spec)
     assert job.stop_reason == "max_env_steps", (job.status, job.error, job.progress)
-    assert job.progress.env_steps >= 30_000
+    assert job.progress.env_steps >= 60_000
     assert job.progress.last_return is not None
     assert job.progress.last_return > 200
     resumed = client.resume(job.job_id, max_env_steps=job.progress.env_steps + 1)

@@ -33,6 +33,13 @@ def initial_policy_errors(
         message = f"there is no job {spec.init_from.job_id} with a checkpoint here"
         yield FieldError(field="init_from.job_id", message=message)
         return
+    if earlier.spec.algorithm != spec.algorithm and (spec.searches or earlier.spec.searches):
+        message = (
+            f"{earlier.job_id} is of {earlier.spec.algorithm}, and this job of {spec.algorithm}: "
+            "ars and es begin only with a policy of their own algorithm, and no other with theirs"
+        )
+        yield FieldError(field="init_from", message=message)
+        return
     before = earlier.environment
     sizes = {
         "observations": (_observed(before), _observed(environment)),

@@ -34,6 +34,14 @@ def test_a_policy_of_another_algorithm_is_taken(algorithm: str) -> None:
     assert _told(_earlier(algorithm=algorithm)) == []
 
 
+@pytest.mark.parametrize(("earlier", "now"), [("ppo", "ars"), ("ars", "es"), ("es", "ppo")])
+def test_searches_begin_with_policies_of_their_own_algorithm(earlier: str, now: str) -> None:
+    spec = SPEC.model_copy(update={"algorithm": now})
+    (error,) = initial_policy_errors(spec, HOPPER, _earlier(algorithm=earlier))
+    assert f"earlier is of {earlier}, and this job of {now}" in error.message
+    assert not [*initial_policy_errors(spec, HOPPER, _earlier(algorithm=now))]
+
+
 def test_recurrent_cells_must_be_the_same_where_there_are_any() -> None:
     assert _told(_earlier(recurrent_units=7)) == []
     assert _told(_earlier(recurrent="gru", recurrent_units=7)) == [
