@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.memory import MemoryResult
+from benchmarks.memory import MemoryResult, read_results, table
 from benchmarks.observation_tasks import FREE, NUM_MACHINES, PIXELS, SIDE, Camera, Dispatch
 from benchmarks.observations import TASKS
 
@@ -32,6 +32,14 @@ def test_a_run_is_made_once_and_told_in_the_table(
     assert [each.policy for each in found] == ["nitro, masked", "nitro, no mask"]
     assert made == [{"seed": 1, "rounds": 2}] * 2
     assert "| `Dispatch-v0` | nitro, masked | 1.5 ± 0 |" in capsys.readouterr().out
+
+
+def test_the_page_has_the_table_of_the_runs() -> None:
+    root = Path(__file__).parents[2]
+    runs = read_results(root / "benchmarks" / "results" / "observations.jsonl")
+    assert len(runs) == 21
+    page = (root / "docs" / "results" / "observations.md").read_text()
+    assert table(runs) in page
 
 
 def test_the_goal_is_in_the_picture_alone_and_the_place_in_the_numbers_alone() -> None:
