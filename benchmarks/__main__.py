@@ -63,7 +63,7 @@ Each prints a table and writes its raw samples, with versions and machine, to
 
 
 class Benchmark(Protocol):
-    """What a benchmark's module offers."""
+    """The interface of a benchmark's module."""
 
     TITLE: str
 
@@ -72,7 +72,7 @@ class Benchmark(Protocol):
 
 
 class Study(Protocol):
-    """What a study's module offers."""
+    """The interface of a study's module."""
 
     def main(self, arguments: Sequence[str]) -> int:
         """Run it; returns the exit code."""

@@ -45,7 +45,7 @@ class Environment(Message):
     load_average: float
     """Of the last minute before the measurement: how quiet the machine was."""
     gpu: str | None = None
-    """What torch finds first, and the CUDA it was built for."""
+    """The first device that torch finds, and the CUDA it was built for."""
     commit: str
     """Of the source, with a `+` if files other than results differ from it."""
 

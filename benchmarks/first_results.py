@@ -1,4 +1,4 @@
-"""What a first training returns, beside Stable-Baselines3's defaults at equal steps.
+"""Returns of a first training, beside Stable-Baselines3's defaults at equal steps.
 
     python -m benchmarks first_results
     python -m benchmarks first_results --only CartPole-v1 Acrobot-v1 --seeds 5

@@ -62,7 +62,7 @@ _RESULTS = Path(__file__).parent / "results" / "memory.jsonl"
 
 
 class MemoryResult(Message):
-    """What became of one run."""
+    """The outcome of one run."""
 
     env_id: str
     policy: str
@@ -77,7 +77,7 @@ class MemoryResult(Message):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What makes two runs the same."""
+        """The identity of a run."""
         return (self.env_id, self.policy, self.seed)
 
 

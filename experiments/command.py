@@ -1,4 +1,4 @@
-"""What `nitro experiment` does, once its options are read."""
+"""The work of `nitro experiment`, once its options are read."""
 
 import os
 import sys

@@ -24,7 +24,7 @@ _START = "learner, start"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Billed:
-    """What a job is billed by."""
+    """The items of a job's bill."""
 
     name: str
     basis: CostBasis

@@ -28,7 +28,7 @@ class Durations(Outcome):
     """A step of the environment, the policy's choice included."""
     reset_s: NonNegativeFloat
     call_s: NonNegativeFloat
-    """What an actor does beside its steps."""
+    """Seconds of an actor beside its steps."""
     update_fixed_s: NonNegativeFloat
     """Of an update, however many gradient steps it has."""
     gradient_step_s: PositiveFloat

@@ -1,4 +1,4 @@
-"""What an experiment is: a grid of cells, and what its outcomes say."""
+"""An experiment: a grid of cells, and findings from their outcomes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Experiment:
     paper: str
     """Figures of the paper it stands beside."""
     arguments: str = ""
-    """What `nitro experiment run` is told; empty for its name alone."""
+    """Arguments of `nitro experiment run`; empty for its name alone."""
     plan: Callable[[Scale, Done], Grid]
     """Called again after its cells are done, until it has no new ones: cells may depend on
     outcomes."""
@@ -44,5 +44,5 @@ class Experiment:
 
     @property
     def command(self) -> str:
-        """What runs it, without its seeds."""
+        """The command that runs it, without its seeds."""
         return f"nitro experiment run {self.arguments or self.name}"

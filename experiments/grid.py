@@ -37,7 +37,7 @@ T = TypeVar("T")
 PAPER_DETECTOR: Body = {"num_samples": 512, "sampling": "even"}
 """A subset that is spread over the round's trajectories, as the paper measures (section 6.2)."""
 OWN_DETECTOR: Body = {}
-"""What a job has by default (decision 024)."""
+"""A job's default (decision 024)."""
 _TOLERANCE = 0.01
 """The detector's residual in all recorded cells. Jobs have a smaller one since (decision 019)."""
 
@@ -59,7 +59,7 @@ class Cell:
     """A `JobSpec`, or what else the experiment's own work needs. A stored outcome of an equal task
     is used again."""
     hyperparameters: Body = field(default_factory=dict)
-    """What a job's preset comes to: presets change, and outcomes of another one are not used."""
+    """Digest of a job's resolved preset: presets change, and outcomes of another are not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What one cell, mostly one job, came to, in the numbers experiments look at."""
+"""The outcome of one cell, mostly one job, in the numbers that experiments read."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -99,7 +99,7 @@ class JobOutcome(Outcome):
 
     @property
     def servers_usd(self) -> float:
-        """What the same rounds cost on servers whose learner is the machine billed here.
+        """Cost of the same rounds on servers whose learner is the machine billed here.
 
         The paper's servers come first; their learner costs three times as much as ours, which says
         nothing of actors.

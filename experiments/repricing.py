@@ -1,4 +1,4 @@
-"""What a recorded run takes and costs at any prices: nothing is trained again.
+"""Time and cost of a recorded run at any prices: nothing is trained again.
 
 A run's rounds are counted: actors, steps, steps of evaluation episodes, gradient steps. Counts
 times calibrated durations (`experiments.durations`) make a round as Lambda would have measured it,

@@ -22,7 +22,7 @@ _QUICK = "quick run: says nothing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What was asked for."""
+    """The request."""
 
     scale: Scale
     out: Path

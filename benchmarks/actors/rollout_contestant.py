@@ -35,7 +35,7 @@ class Segment:
 
 
 class _V5Environment(Protocol):
-    """What Gymnasium's version 5 environments have beside their common base."""
+    """Members of Gymnasium's version 5 environments beside their common base."""
 
     observation_structure: dict[str, int]
 

@@ -1,4 +1,4 @@
-"""What a game costs an actor: bytes on the wire, one forward pass, one step of the environment.
+"""An actor's cost of a game: bytes on the wire, one forward pass, one environment step.
 
 Beside pickle of the stacked observations, which is what the paper's implementation sends; beside
 torch on one thread, as an actor has one core; and beside Gymnasium's own wrappers.

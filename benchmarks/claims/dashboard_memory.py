@@ -1,4 +1,4 @@
-"""What the dashboard holds in a browser while it asks for news: flat, or growing with time.
+"""The dashboard's memory in a browser while it polls: flat, or growing with time.
 
 The job is that of the benchmark `dashboard`, told to be running, so that the page goes on asking.
 What its scripts hold is counted every minute, after a collection of garbage.
@@ -27,7 +27,7 @@ TITLE = "The dashboard's memory while a job of 5,000 rounds is watched"
 _MINUTES = 10
 _GROWN_MB = 1.0
 _ASKED_A_MINUTE = 20
-"""What the page asks at least: for the job and for its rounds, every few seconds."""
+"""The page's fewest requests: for the job and for its rounds, every few seconds."""
 
 
 def measure(effort: Effort) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What it costs an actor that an episode goes on: leaving it, and taking up one that was left.
+"""An actor's cost of continued episodes: leaving one, and taking up one that was left.
 
 Beside the reset that a fragment begins with otherwise, both as a share of the fragment's own time.
 The bytes are those of one episode in the cache.

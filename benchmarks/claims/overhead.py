@@ -1,4 +1,4 @@
-"""What a round of 64 real actors takes beyond simulation and gradient steps.
+"""Time of a round of 64 real actors beyond simulation and gradient steps.
 
 Hopper-v5, 64 actors of 256 steps, preset `paper`, every part real, as in `nitro train`. Simulation
 is the actors' rollouts, shared by as many actor processes as the machine has cores; gradient steps

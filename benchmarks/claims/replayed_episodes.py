@@ -1,4 +1,4 @@
-"""What replays cost an actor: the share of its time that repeats an episode before it goes on.
+"""An actor's cost of replays: the share of its time that repeats episodes.
 
 By the mean place at which episodes are left. A repeated step is the simulator's alone, a new one is
 the simulator's and the policy's; resets are in both. Hopper's state could be saved: here it is not.

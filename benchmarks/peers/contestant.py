@@ -62,7 +62,7 @@ class Contestant:
         self._patience_s = patience_s
         self._variables = dict(variables or {})
         self.about: dict[str, str] = {}
-        """What it says about itself, such as versions."""
+        """Facts that it reports about itself, such as versions."""
 
     def __enter__(self) -> Self:
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115

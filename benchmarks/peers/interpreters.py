@@ -87,7 +87,7 @@ RLLIB = Peer(
 
 
 class PeerSettings(BaseSettings):
-    """What the user can say about the peers' environment."""
+    """The user's settings of the peers' environment."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 

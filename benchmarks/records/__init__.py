@@ -1,1 +1,1 @@
-"""What benchmarks and studies leave behind, and how it is shown."""
+"""Records of benchmarks and studies, and their tables."""

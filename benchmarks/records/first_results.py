@@ -19,7 +19,7 @@ _FEWEST_SEEDS = 3
 
 
 class FirstResult(Message):
-    """What became of one seed of one contestant."""
+    """The outcome of one seed of one contestant."""
 
     env_id: str
     contestant: ContestantName
@@ -43,7 +43,7 @@ class FirstResult(Message):
 
     @property
     def key(self) -> tuple[str, str, int, int, str]:
-        """What makes two runs the same."""
+        """The identity of a run."""
         return (self.env_id, self.contestant, self.seed, self.steps, self.settings)
 
 

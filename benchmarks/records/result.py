@@ -1,4 +1,4 @@
-"""What a benchmark leaves behind: raw samples in pairs, their ratios and the target they meet.
+"""A benchmark's record: raw samples in pairs, their ratios and targets.
 
 A machine's speed changes from minute to minute, so a bare time says little. Contestants are
 therefore measured in turn, and sample i of ours is compared with sample i of the peer; the
@@ -22,7 +22,7 @@ class Series(Message):
     """The samples of one contestant."""
 
     name: str
-    """Who was measured."""
+    """The contestant."""
     unit: str
     """Of a sample, such as `steps/s`."""
     better: Literal["higher", "lower"]
@@ -30,9 +30,9 @@ class Series(Message):
     samples: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]
     """In the order they were taken."""
     statistic: Statistic = "median"
-    """What sums the samples up."""
+    """The statistic of the samples."""
     about: dict[str, str] = {}
-    """What a contestant in a process of its own says about itself: versions, threads."""
+    """Versions and threads, as reported by a contestant in a process of its own."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -52,7 +52,7 @@ class Spread(Message):
 
 
 class Target(Message):
-    """What a row is held to."""
+    """The target of a row."""
 
     of: Literal["ratio", "ours"]
     """`ratio`: the median ratio to the peer; `ours`: our own value, in its unit."""

@@ -1,4 +1,4 @@
-"""What a framework's run costs: its processor time, and Nitro's job from counts.
+"""The cost of a framework's run from its processor time, and of Nitro's job from counts.
 
 The ledger of a recorded job goes by the clock of a machine that others used, and takes evaluations
 between two updates for time of the learner. So rounds are counted and priced as

@@ -1,4 +1,4 @@
-"""What a framework's script says, one line of JSON after another, on standard output.
+"""Messages of a framework's script, one line of JSON each, on standard output.
 
     {"env_steps": 2048, "returns": [31.0, 35.5], "cpu_s": 4.1, "cost_usd": 0.002}
 
@@ -45,7 +45,7 @@ class FrameworkTask(Message):
 
 
 class Task(FrameworkTask):
-    """What one script is told, as JSON on standard input."""
+    """The orders for one script, as JSON on standard input."""
 
     api_url: str | None = None
     token: str | None = None

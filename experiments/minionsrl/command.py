@@ -1,4 +1,4 @@
-"""What `nitro scheduler` does, once its options are read."""
+"""The work of `nitro scheduler`, once its options are read."""
 
 from collections.abc import Callable
 from functools import partial

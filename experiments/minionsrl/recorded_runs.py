@@ -96,7 +96,7 @@ def fitted_curve(points: Sequence[tuple[float, float]]) -> ReturnCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PracticeRound:
-    """What a simulated round came to; before the first one, nothing."""
+    """The outcome of a simulated round; nothing before the first."""
 
     loss: float = 0.0
     kl: float = 0.0

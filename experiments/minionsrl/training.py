@@ -15,7 +15,7 @@ _EDGE = 10
 
 
 class TrainingReport(Message):
-    """What became of a pre-training."""
+    """The outcome of a pre-training."""
 
     source: str
     """`recorded` or `real` runs."""
@@ -35,9 +35,9 @@ class TrainingReport(Message):
     run_s: NonNegativeFloat
     """Time its training runs took, or would have taken."""
     run_usd: NonNegativeFloat
-    """What its training runs cost on AWS, or would have cost had they been real."""
+    """Cost of its training runs on AWS; of simulated runs, the cost they would have had."""
     recorded_usd: NonNegativeFloat
-    """What the recorded runs cost that it learned from; they were not made for it alone."""
+    """Cost of the recorded runs that it learned from; they were not made for it alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

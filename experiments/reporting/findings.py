@@ -1,4 +1,4 @@
-"""What an experiment found: panels to draw, tables to print, claims and what became of them.
+"""The findings of an experiment: panels to draw, tables to print, claims and their verdicts.
 
 A summary is one JSON file. Picture and report are made of it alone.
 """
@@ -58,7 +58,7 @@ class Table(Message):
 
 
 class Claim(Message):
-    """What the paper says, what was measured here, and whether the one follows from the other."""
+    """A claim of the paper, the measurement here, and whether it supports the claim."""
 
     paper: str
     ours: str
@@ -66,13 +66,13 @@ class Claim(Message):
 
 
 class Findings(Message):
-    """What an experiment makes of its outcomes."""
+    """An experiment's findings from its outcomes."""
 
     panels: tuple[Panel | Surface, ...]
     tables: tuple[Table, ...] = ()
     claims: tuple[Claim, ...] = ()
     notes: tuple[str, ...] = ()
-    """What one has to know to read the numbers."""
+    """Notes for reading the numbers."""
 
 
 class Summary(Findings):

@@ -1,1 +1,1 @@
-"""What the detector measures on, and what that changes."""
+"""Studies of the samples that the detector measures on, and their effect."""

@@ -93,7 +93,7 @@ class Detector(Message):
 
 
 class Study(Outcome):
-    """What one run found."""
+    """The findings of one run."""
 
     rounds: int
     samples_per_round: int
@@ -278,7 +278,7 @@ def _log_spread(ratios: Sequence[float]) -> float:
 
 
 def find(_scale: Scale, done: Done) -> Findings:
-    """What a decision changes by, over samples and over products."""
+    """The change of a decision, over samples and over products."""
     studies: list[Study] = list(done.values())
     detectors = list(zip(*(study.detectors for study in studies), strict=True))
     rows = tuple(

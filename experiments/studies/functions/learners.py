@@ -36,7 +36,7 @@ def plan(scale: Scale, _done: Done) -> Grid:
 
 
 def find(scale: Scale, done: Done) -> Findings:
-    """What each number reached and took."""
+    """Return and time of each number."""
     panels, tables = compared(done, actors=False)
     numbers = scale.of(_NUMBERS, (1, 2))
     groups = {_name(num): found for num in numbers if (found := runs(done, _name(num), HOPPER))}

@@ -56,7 +56,7 @@ _WITH_NOISE = 5 / 3
 _SLOW_STEP_S = 0.021
 """On one core: what highway-fast-v0 takes (examples/highway_env)."""
 _BILLED = "Hopper-v4"
-"""Whose default job is billed item by item."""
+"""Environment whose default job is billed item by item."""
 _FEWEST_RUNS = 6
 """Of what a claim compares: of fewer, even from the lowest to the highest run a median's interval
 has less than 95 %."""
@@ -198,7 +198,7 @@ def _table(done: Outcomes, env_id: str, on_cpu: Regime, usd: Spending) -> Table:
 def _started_table(
     done: Outcomes, env_id: str, on_cpu: Regime, usd: Sequence[Mapping[str, list[float]]]
 ) -> Table:
-    """What is left of a CPU learner's dollars, and of its rounds', where no start is paid for."""
+    """Share of a CPU learner's dollars, and of its rounds', that remains without paid starts."""
     basis = replace(on_cpu.basis, cold_start_s=0.0)
     warm = _spent(done, env_id, replace(on_cpu, start_s=0.0, basis=basis))
     rows: list[tuple[Value, ...]] = []

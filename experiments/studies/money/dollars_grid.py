@@ -25,7 +25,7 @@ EQUAL_STEPS = {"fixed 16, steps of 8": 128, "fixed 32, steps of 8": 256}
 """Minibatches of 8 samples an actor: a round has as many gradient steps, and passes over its
 samples, as a round of 8 actors whose minibatches have 64."""
 COST_RATIO = 3.0
-"""What `marginal` is told: a round's fixed dollars over an actor's, at a CPU learner's prices."""
+"""The ratio given to `marginal`: a round's fixed dollars over an actor's, for a CPU learner."""
 _POLICIES: dict[str, Body] = {
     NITRO: {"policy": "nitro"},
     "random": {"policy": "random"},

@@ -36,7 +36,7 @@ _CORES_HERE = 2
 _SAMPLES = 2048
 _ROUNDS = 20
 _TIMES_FASTER, _TIMES_DEARER = 10.0, 3.0
-"""What is hoped for."""
+"""The targets."""
 _HOPE = "Serverless is ten times as fast as a server of 16 cores at three times its dollars (ours)"
 _TOO_FEW = "not decided: too few runs"
 
