@@ -19,7 +19,8 @@ def was_cut(job: Job) -> bool:
 
 def made_all_rounds(job: Job) -> bool:
     """Whether a job is finished."""
-    return job.progress.rounds >= job.spec.stop.max_rounds
+    done = job.spec.stop.share_done(job.progress.rounds, job.progress.env_steps)
+    return done >= 1.0
 
 
 def outcome_of(client: NitroClient, job: Job, *, end_steps: int | None) -> Outcome:

@@ -58,7 +58,7 @@ export function Job({ parts: [id, tab] }) {
       <${Tile} name="Round">${count(progress.rounds)} <small class="quiet">of ${count(progress.rounds + roundsLeft(job))}</small><//>
       <${Tile} name=${bill}><${Budget} spent=${job.spent_usd} budget=${spec.stop.budget_usd} /><//>
       <${Tile} name=${isLive(job.status) ? "Actors, newest round" : "Actors, last round"}>${count(actors)} <small class="quiet">may be ${spec.actors.min} to ${spec.actors.max}</small><//>
-      <${Tile} name="Steps">${count(progress.env_steps)}<//>
+      <${Tile} name="Steps">${count(progress.env_steps)}${spec.stop.max_env_steps && html` <small class="quiet">of ${count(spec.stop.max_env_steps)}</small>`}<//>
       <${Tile} name=${job.finished_at ? "Took" : "Age"}>${seconds(Math.round(end - (job.started_at || job.created_at)))}<//>
     </dl>
     <${Tabs} id=${id} current=${TABS[tab] ? tab : "curves"} />

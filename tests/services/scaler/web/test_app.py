@@ -107,6 +107,9 @@ def test_a_job_that_its_steps_ended_is_listed_and_resumed_by_steps(
     page.goto(page_link(system.api_url, system.token))
     expect(page.get_by_text(f"{made}/20 steps")).to_be_visible()
     page.goto(page_link(system.api_url, system.token, job_id=job_id))
+    expect(page.locator(".tile", has=page.get_by_text("Steps", exact=True))).to_contain_text(
+        "of 20"
+    )
     page.get_by_role("button", name="Resume …").click()
     page.get_by_role("spinbutton", name="Steps in all").fill(f"{made + 1}")
     page.get_by_role("button", name="Resume").last.click()
