@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from nitro.spec.spec_file import JsonObject
 from nitro.spec.starting_job import train_spec
+from shared.contracts.going_on import resized
 from shared.contracts.jobs import Job, resolve_for
 
 _TOLD_APART = ("env_id", "algorithm", "preset", "seed")
@@ -50,6 +51,8 @@ def changed_fields(job: Job) -> list[ChangedField]:
     """Return the fields of a job that are not as `nitro train` has them where none is said."""
     said: JsonObject = {name: getattr(job.spec, name) for name in ("env_id", "algorithm", "preset")}
     plain = train_spec(options=said, here=not job.spec.stop.is_capped).resolved()
+    if job.environment is not None:
+        plain = resized(plain, job.environment)
     usual = plain.model_dump(mode="json")
     if job.environment is not None:
         usual["hyperparameters"] = resolve_for(plain, job.environment).model_dump(mode="json")

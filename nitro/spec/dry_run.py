@@ -11,7 +11,7 @@ from nitro.foreign_output import foreign_code
 from nitro.hints import Place
 from nitro.local.own_environments import own_packages
 from nitro.spec.advice import advice, gpu_less_cores
-from nitro.spec.spec_file import field_errors
+from nitro.spec.spec_file import field_errors, validated
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.going_on import resized
 from shared.contracts.job_spec import JobSpec
@@ -40,8 +40,8 @@ def described(
     full = spec.model_dump(mode="json")
     environment = _environment(spec, environment_packages, here=here)
     if environment is not None:
-        spec = resized(spec, environment)
-        full = spec.model_dump(mode="json")
+        full = resized(spec, environment).model_dump(mode="json")
+        spec = validated(full)
     images = environment is not None and environment.observation.has_images
     try:
         values = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=images)

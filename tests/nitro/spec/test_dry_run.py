@@ -55,3 +55,10 @@ def test_values_that_do_not_go_together_are_refused_by_the_preset_that_is_meant(
     with pytest.raises(CommandError, match="hyperparameters: kl_target would undo") as caught:
         described(poles, here=True)
     assert "preset for vectors" in str(caught.value)
+
+
+def test_a_search_of_more_actors_than_episodes_is_refused() -> None:
+    scaling = {"policy": "schedule", "num_actors": [8, 40]}
+    spec = JobSpec.model_validate({"env_id": "CartPole-v1", "algorithm": "ars", "scaling": scaling})
+    with pytest.raises(CommandError, match=r"scaling.num_actors.1 \(40\) must lie inside"):
+        described(spec, here=True)
