@@ -29,6 +29,7 @@ NAMES = (
     "decision",
     "many_actors",
     "searches",
+    "search_rollout",
     "overhead",
     "places",
     "dashboard",

@@ -45,27 +45,28 @@ def _rows(env_id: str, effort: Effort) -> list[Row]:
             repeats=effort.of(15),
         )
         about = sb3.about
-    actor = _series("actor", samples["actor"])
+    actor = steps_series("actor", samples["actor"])
     share = _SHARE_OF_SIMULATOR[env_id]
     return [
         Row(
             what=f"{env_id}: actor beside the bare simulator",
             ours=actor,
-            peer=_series("mj_step", samples["simulator"]),
+            peer=steps_series("mj_step", samples["simulator"]),
             target=Target(of="ratio", bound="at_least", value=share),
         ),
         Row(
             what=f"{env_id}: actor beside an SB3 single-env rollout",
             ours=actor,
-            peer=_series(f"SB3 {about['stable-baselines3']}", samples["SB3"], about),
+            peer=steps_series(f"SB3 {about['stable-baselines3']}", samples["SB3"], about),
             target=Target(of="ratio", bound="at_least", value=_TIMES_SB3),
         ),
     ]
 
 
-def _series(
+def steps_series(
     name: str, samples: tuple[float, ...], about: Mapping[str, str] | None = None
 ) -> Series:
+    """Return steps a second of a contestant."""
     return Series(
         name=name, unit="steps/s", better="higher", samples=samples, about=dict(about or {})
     )

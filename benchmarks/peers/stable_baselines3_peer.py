@@ -1,8 +1,9 @@
-"""Stable-Baselines3's PPO and SAC, measured on request; runs in the peers' interpreter.
+"""Stable-Baselines3's PPO and SAC and SB3-Contrib's ARS, measured on request, where they are.
 
     python stable_baselines3_peer.py rollout ENV STEPS
     python stable_baselines3_peer.py train PRESET ENV NUM_ENVS UPDATES
     python stable_baselines3_peer.py sac ENV UPDATES
+    python stable_baselines3_peer.py ars ENV
 
 The first line on standard output gives versions, threads and what differs; each line read from
 standard input is answered with one measurement. Hyper-parameters are those of our PRESET, `paper`
@@ -19,6 +20,7 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
+from sb3_contrib import ARS
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -154,6 +156,26 @@ def sac_sampler(env_id: str, updates: int) -> Callable[[], float]:
     return sample
 
 
+def ars_sampler(env_id: str) -> tuple[Callable[[], float], int]:
+    """Return a function that does an iteration of one direction, and the steps of its episodes.
+
+    Observations are normalised, as ours are; one thread.
+    """
+    torch.set_num_threads(1)
+    env = VecNormalize(make_vec_env(env_id, n_envs=1, seed=0), norm_reward=False)
+    model = ARS("LinearPolicy", env, n_delta=1, seed=0, device="cpu")
+    _, callback = model._setup_learn(total_timesteps=10**9)
+    callback.on_training_start(locals(), globals())
+
+    def sample() -> float:
+        start = time.perf_counter()
+        model._do_one_update(callback, None)
+        return time.perf_counter() - start
+
+    sample()
+    return sample, int(model.num_timesteps)
+
+
 def main() -> None:
     """Answer every line of standard input with one measurement."""
     parser = argparse.ArgumentParser()
@@ -169,11 +191,14 @@ def main() -> None:
     sac = commands.add_parser("sac")
     sac.add_argument("env_id")
     sac.add_argument("steps", type=int)
+    commands.add_parser("ars").add_argument("env_id")
     options = parser.parse_args()
     about = {}
     if options.command == "rollout":
         steps = options.steps
         sample = rollout_sampler(options.env_id, steps)
+    elif options.command == "ars":
+        sample, steps = ars_sampler(options.env_id)
     elif options.command == "sac":
         steps, sample = options.steps, sac_sampler(options.env_id, options.steps)
     else:
@@ -182,7 +207,8 @@ def main() -> None:
         steps = options.updates * setting.samples_per_update
         sample = training_sampler(setting, options.env_id, options.num_envs, options.updates)
     versions = {
-        name: version(name) for name in ("stable-baselines3", "torch", "gymnasium", "mujoco")
+        name: version(name)
+        for name in ("stable-baselines3", "sb3-contrib", "torch", "gymnasium", "mujoco")
     }
     answer({**versions, "threads": torch.get_num_threads(), **about})
     for _ in sys.stdin:

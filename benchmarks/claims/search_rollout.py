@@ -1,0 +1,126 @@
+"""Iterations of ARS on one core, beside a bare loop of the same work and SB3-Contrib's ARS.
+
+An iteration has one direction, so two episodes of 1,000 steps each, and its update. The bare loop
+plays two such episodes with Gymnasium's environment and a matrix, and does nothing else: no sums of
+observations, no checks, no update.
+"""
+
+import time
+from collections.abc import Callable
+
+import gymnasium
+import numpy as np
+
+from benchmarks.claims.actor_rollout import steps_series
+from benchmarks.measurement import Effort, interleaved
+from benchmarks.peers.interpreters import stable_baselines3
+from benchmarks.records.result import Row, Target
+from functions.actor.search import search_episodes
+from learning.algorithms.algorithm import learn_round
+from learning.algorithms.ars import Ars
+from nitro.spec.starting_job import starting_job
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.rollouts import RolloutTask, SearchTask
+from shared.environments.building import describe, make_environment
+from shared.hyperparameters.ars import ArsHyperparameters
+from shared.policy.numpy_policy import load_policy
+
+TITLE = "Iterations of ARS on one core"
+_ENV = EnvironmentRef(env_id="HalfCheetah-v5")
+_EPISODE_STEPS = 1000
+_STEPS = 2 * _EPISODE_STEPS
+_LEAST_SHARE, _TIMES_SB3 = 0.8, 2.0
+
+
+def measure(effort: Effort) -> list[Row]:
+    """Measure all three."""
+    ours, bare = iterating(), bare_loop()
+    with stable_baselines3("ars", _ENV.env_id) as sb3:
+        samples = interleaved(
+            {
+                "nitro": lambda: _STEPS / _seconds(ours),
+                "loop": lambda: _STEPS / _seconds(bare),
+                "SB3-Contrib": lambda: sb3.measure().steps_per_s,
+            },
+            repeats=effort.of(15),
+        )
+        about = sb3.about
+    series = steps_series("nitro", samples["nitro"])
+    peer = steps_series(f"SB3-Contrib {about['sb3-contrib']}", samples["SB3-Contrib"], about)
+    return [
+        Row(
+            what=f"{_ENV.env_id}: iterations beside a bare loop",
+            ours=series,
+            peer=steps_series("loop", samples["loop"]),
+            target=Target(of="ratio", bound="at_least", value=_LEAST_SHARE),
+        ),
+        Row(
+            what=f"{_ENV.env_id}: iterations beside SB3-Contrib's ARS",
+            ours=series,
+            peer=peer,
+            target=Target(of="ratio", bound="at_least", value=_TIMES_SB3),
+        ),
+    ]
+
+
+def iterating() -> Callable[[], object]:
+    """Return a function that plays an iteration and learns from it."""
+    given = starting_job(_ENV.env_id, "ars").hyperparameters
+    rule = ArsHyperparameters.model_validate({**given, "directions": 1, "top_directions": 1})
+    ars, env = Ars(describe(_ENV), rule, seed=0), make_environment(_ENV)
+    search = SearchTask(
+        seed=0,
+        directions=1,
+        actors=1,
+        exploration_std=rule.exploration_std,
+        moments=rule.observation_normalisation,
+        longest=_EPISODE_STEPS,
+    )
+    task = RolloutTask(
+        mode="sample",
+        job_id="benchmark",
+        round=0,
+        attempt=0,
+        actor_index=0,
+        policy_version=0,
+        env=_ENV,
+        steps=_STEPS,
+        search=search,
+        seed=0,
+    )
+
+    def iterate() -> object:
+        sums = search_episodes(task, search, env, load_policy(*ars.policy_payload()))
+        return learn_round(ars, [sums])
+
+    return iterate
+
+
+def bare_loop() -> Callable[[], object]:
+    """Return a function that plays two episodes."""
+    env, rng = gymnasium.make(_ENV.env_id), np.random.default_rng(0)
+    assert env.observation_space.shape is not None
+    assert env.action_space.shape is not None
+    shape = (*env.action_space.shape, *env.observation_space.shape)
+    mean, scale = np.zeros(shape[1]), np.ones(shape[1])
+
+    def play() -> float:
+        total = 0.0
+        for _ in range(2):
+            weights = 0.1 * rng.standard_normal(shape)
+            observation, _ = env.reset(seed=0)
+            over = False
+            while not over:
+                action = np.clip(weights @ ((observation - mean) * scale), -1.0, 1.0)
+                observation, reward, terminated, truncated, _ = env.step(action)
+                total += float(reward)
+                over = terminated or truncated
+        return total
+
+    return play
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
