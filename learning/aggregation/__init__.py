@@ -1,1 +1,1 @@
-"""Gradients of many functions: truncated, weighed by their staleness and put together."""
+"""Gradients of many functions: truncated, weighted by staleness and aggregated."""

@@ -1,7 +1,7 @@
-"""A network's layout and a loss in words, for functions that compute gradients elsewhere.
+"""A network's layout and a loss as JSON, for functions that compute gradients elsewhere.
 
-Both are JSON beside the weights. They are read as strictly as any message: a layout that does not
-fit the weights is refused before anything is computed.
+Both accompany the weights. They are validated as strictly as any message: a layout that does not
+fit the weights is refused before any computation.
 """
 
 from typing import Annotated, Self
@@ -23,7 +23,7 @@ _Places = Annotated[tuple[_Place, ...], Field(min_length=2, max_length=64)]
 
 
 class _Half(Message):
-    """Where one of two networks lies in the flat parameters."""
+    """Position of one of two networks in the flat parameters."""
 
     start: Count
     end: Count

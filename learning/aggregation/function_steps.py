@@ -4,7 +4,7 @@
                               ▲      at weights c                            │ weights c + 1
                               └──────────────────────────────────────────────┘
 
-A slice is what a minibatch is to a learner that computes by itself: every pass over a batch's
+A slice corresponds to a minibatch of a learner without functions: every pass over a batch's
 samples shuffles them and cuts them into slices. With one function each gradient is computed at the
 newest weights, and the steps are those of `NetworkSteps`, bit by bit, where no ratio is truncated.
 
@@ -39,7 +39,7 @@ from shared.trajectory.columns import Columns
 
 
 class GradientsLostError(RuntimeError):
-    """No function brought a gradient; the message has the last reason."""
+    """No function returned a gradient; the message has the last reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,26 +51,26 @@ class LostCall:
 
 
 class GradientDesk(Protocol):
-    """Where gradients are asked for, and arrive."""
+    """The source of requested gradients."""
 
     def begin(self, slices: Sequence[Columns[Floats]]) -> None:
-        """Put the slices of an update where functions fetch them; calls are their places."""
+        """Publish the slices of an update for functions; a call is a slice's index."""
         ...
 
     def publish(self, version: int, flat: Floats, rule: LossRule, *, forget: Sequence[int]) -> None:
-        """Put weights # [P] there, and forget other versions."""
+        """Publish weights # [P], and drop other versions."""
         ...
 
     def ask(self, calls: Sequence[GradientCall]) -> None:
-        """Have these gradients computed."""
+        """Request these gradients."""
         ...
 
     def wait(self) -> Sequence[Arrived | LostCall]:
-        """Return what came since, waiting for some if there is nothing; each call comes once."""
+        """Return new arrivals, waiting if there are none; each call arrives once."""
         ...
 
     def end(self, record: GradientRecord) -> None:
-        """Let nothing more in, and keep the record."""
+        """Accept no further arrivals, and keep the record."""
         ...
 
 
@@ -109,7 +109,7 @@ class FunctionSteps:
         self._bound = StalenessBound(form=functions.threshold, decay=functions.decay)
         self._version = 0
         self.arrivals: list[GradientCall] = []
-        """Of the last update, in the order they came: what a replay needs."""
+        """Of the last update, in order of arrival, for a replay."""
 
     def take(
         self,
@@ -121,7 +121,7 @@ class FunctionSteps:
         """Take all steps over a batch; see `NetworkSteps.take`.
 
         Raises:
-            GradientsLostError: Not one gradient came.
+            GradientsLostError: No gradient arrived.
         """
         size = math.ceil(batch.num_samples / self._functions.slices)
         minibatches = ShuffledMinibatches(
@@ -161,14 +161,14 @@ class FunctionSteps:
         }
 
     def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
-        """Go on from what `scalars` returned, among others."""
+        """Continue from what `scalars` returned, among others."""
         self._version = int(scalars["weights_version"])
         first, updates = int(scalars["staleness_first"]), int(scalars["staleness_rounds"])
         self._bound = replace(self._bound, first=first, updates=updates)
 
 
 class _Update:
-    """One update under way."""
+    """One update in progress."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class _Update:
         self._num_calls = num_calls
         self._learning_rate = steps.adam.learning_rate
         self._minibatches = minibatches
-        """A slice's samples, in minibatches of a learner that computes for itself."""
+        """A slice's samples, as minibatches of a learner without functions."""
         self._pending = deque(range(num_calls))
         self._in_flight: dict[int, GradientCall] = {}
         self._published: list[int] = []
@@ -198,7 +198,7 @@ class _Update:
         steps.arrivals = []
 
     def run(self) -> GradientRecord:
-        """Ask, wait and step until every call is accounted for."""
+        """Request, wait and step until every call has ended."""
         self._publish()
         while self._pending or self._in_flight:
             self._ask()
@@ -213,7 +213,7 @@ class _Update:
         return self._record()
 
     def _publish(self) -> None:
-        """Put the present weights where functions fetch them; forget those nobody works on."""
+        """Publish the present weights for functions; drop versions without a pending call."""
         version = self._steps._version
         needed = {v for call in self._in_flight.values() for v in (call.base, *call.others)}
         forget = [v for v in self._published if v not in needed]
@@ -253,7 +253,7 @@ class _Update:
         self._queue.add(each, self._steps._version)
 
     def _aggregate(self) -> None:
-        """Step along what waits, and publish the weights there."""
+        """Step along the queued gradients, and publish the new weights."""
         begun, steps = time.perf_counter(), self._steps
         staleness = tuple(self._queue.staleness(steps._version))
         gradients = self._queue.take()

@@ -1,7 +1,7 @@
 """The gradient of a loss by both networks' flat parameters, in NumPy and without torch.
 
-What a learner function computes: `learning.networks.mlp_network` takes the same steps in the same
-order on a learner's own CPU, to the same bits.
+Learner functions compute it. On a learner's own CPU `learning.networks.mlp_network` does the same
+operations in the same order, with the same bits.
 
 Legend: n samples; P parameters, gaps for alignment included; S stats.
 """
@@ -59,14 +59,14 @@ def function_gradient(
     rule: LossRule,
     how: LearnerFunctions,
 ) -> tuple[Floats, Floats]:
-    """Return what a learner function answers: a gradient # [P], and the loss's stats # [S].
+    """Return a learner function's answer: a gradient # [P], and the loss's stats # [S].
 
-    With several local passes it is the change of the weights over minus the steps' sizes: the mean
-    of the gradients along the way.
+    With several local passes it is the change of the weights divided by minus the step sizes: the
+    mean of the gradients along the way.
 
     Args:
-        network: Where its parameters lie.
-        flat: The weights it was given # [P].
+        network: Positions of its parameters.
+        flat: Its weights # [P].
         others: Weights that other functions work on, inside the staleness bound # [P] each.
         samples: Its slice; ratios are truncated to `behaviour_log_prob`, the acting policy's.
         rule: The loss.

@@ -1,7 +1,6 @@
-"""The queue of gradients that wait to be aggregated, and the account of all that were asked for.
+"""The queue of gradients that wait for aggregation, and the state of all requests.
 
-Pure: who asks for gradients and who steps along them are elsewhere. Equal arrivals in equal order
-give equal answers.
+Pure: requests and optimiser steps are elsewhere. Equal arrivals in equal order give equal answers.
 """
 
 from collections.abc import Sequence
@@ -12,23 +11,23 @@ from learning.aggregation.weighting import Arrived
 
 @dataclass(slots=True, kw_only=True)
 class GradientQueue:
-    """Gradients in the order they came."""
+    """Gradients in order of arrival."""
 
     full: int
-    """How many are aggregated however stale they are."""
+    """Number that is aggregated at any staleness."""
     beta: float
-    """Bound on their mean staleness otherwise."""
+    """Bound on the mean staleness of fewer."""
     oldest: float
-    """Staleness beyond which one is dropped."""
+    """Staleness beyond which a gradient is dropped."""
     waiting: list[Arrived] = field(default_factory=list)
     num_stale: int = 0
     """Dropped so far."""
 
     def add(self, gradient: Arrived, clock: int) -> int | None:
-        """Take a gradient in, with `clock` steps taken so far.
+        """Add a gradient, with `clock` steps taken so far.
 
         Returns:
-            Its staleness on arrival; None where it is dropped.
+            Its staleness on arrival; None if it is dropped.
         """
         staleness = clock - gradient.base
         if staleness > self.oldest:
@@ -38,17 +37,17 @@ class GradientQueue:
         return staleness
 
     def staleness(self, clock: int) -> list[int]:
-        """Return the staleness of each that waits, now."""
+        """Return the present staleness of each queued gradient."""
         return [clock - gradient.base for gradient in self.waiting]
 
     def ready(self, clock: int) -> bool:
-        """Whether those that wait are to be aggregated."""
+        """Whether to aggregate the queued gradients."""
         if not self.waiting:
             return False
         ages = self.staleness(clock)
         return sum(ages) / len(ages) <= self.beta or len(ages) >= self.full
 
     def take(self) -> Sequence[Arrived]:
-        """Return all that wait; none waits then."""
+        """Return all queued gradients and empty the queue."""
         taken, self.waiting = self.waiting, []
         return taken

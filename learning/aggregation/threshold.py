@@ -1,14 +1,14 @@
-"""The bound on the mean staleness of gradients that are aggregated, falling from update to update.
+"""The bound on the mean staleness of aggregated gradients, which falls with every update.
 
-A gradient's staleness is the number of steps taken between the weights it was computed at and its
-arrival. Until an update has had any there is no bound: every gradient is applied as it comes, and
-that update tells how stale they become. From it on, k updates later::
+A gradient's staleness is the number of steps between the weights it was computed at and its
+arrival. There is no bound until an update has had stale gradients: until then every gradient is
+applied on arrival. That update's staleness sets the bound. k updates later::
 
     paper: beta_k = max(1, delta_max d^k)          delta_max the update's largest staleness
     code:  beta_k = clip(int(delta_max d^(k-1)) + 1, 1, delta_max)
                                                    delta_max = int(the update's mean staleness) + 1
 
-An update is what is learned from one batch: the published code's round.
+An update learns from one batch: the published code's round.
 
 The floor of 1 in the paper's form is ours: below it two functions would wait for each other.
 Stellaris (SC 2024); `stellaris.py:82` of its demonstration.
@@ -24,18 +24,18 @@ from shared.contracts.learner_functions import Form
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StalenessBound:
-    """The bound and what it follows from; never changed in place."""
+    """The bound and its inputs; never changed in place."""
 
     form: Form
     decay: float
     first: int = 0
     """delta_max; 0 until an update has shown it."""
     updates: int = 0
-    """Updates since."""
+    """Updates since then."""
 
     @property
     def beta(self) -> float:
-        """The bound in the present update; infinite while there is none."""
+        """The bound in the present update; infinite without one."""
         if self.form == "off" or not self.first:
             return math.inf
         if self.form == "paper":
@@ -45,7 +45,7 @@ class StalenessBound:
 
     @property
     def oldest(self) -> float:
-        """Staleness beyond which a gradient is a straggler's; infinite while that is not known."""
+        """Staleness beyond which a gradient is a straggler's; infinite while unknown."""
         return math.inf if self.form == "off" or not self.first else float(self.first)
 
     def after(self, staleness: Sequence[int]) -> Self:

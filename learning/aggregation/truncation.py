@@ -1,12 +1,12 @@
 """Global truncation of importance ratios, as factors on advantages; without torch.
 
-With mu the policy that acted, pi the one that a function was given and pi_j those that other
-functions work on, all on one slice, r = pi / mu and m = min(r, all r_j)::
+With mu the policy that acted, pi a function's policy and pi_j the policies of the other functions,
+all on one slice, r = pi / mu and m = min(r, all r_j)::
 
     paper: r' = min(m, rho)             the gradient of a sample is r' A grad log pi
     code:  r' = min(r, max(m, rho))     as it is differentiated: constant where r' is not r
 
-What multiplies the advantage is r' / r: PPO's gradient has r in it already. Its clip goes by r. So
+The advantage's factor is r' / r, because PPO's gradient already contains r. Its clip uses r. So
 without others and with rho infinite the factor is exactly 1, and nothing changes.
 
 Stellaris (SC 2024); its code at `rllib/policy/torch_policy_v2.py:384` of the demonstration.
@@ -42,12 +42,12 @@ def truncated_ratio(own: Floats, others: Sequence[Floats], *, form: Form, rho: f
 
 
 def advantage_factor(own: Floats, others: Sequence[Floats], *, form: Form, rho: float) -> Floats:
-    """Return what the advantages are multiplied with # [n]; arguments as of `truncated_ratio`."""
+    """Return the factors of the advantages # [n]; arguments as for `truncated_ratio`."""
     kept = truncated_ratio(own, others, form=form, rho=rho)
     if form == "code":
         factor: Floats = np.where(kept == own, np.float32(1.0), np.float32(0.0))
         return factor
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A ratio of 0 has no gradient, whatever it is multiplied with.
+        # A ratio of 0 has no gradient with any factor.
         ratio: Floats = np.where(own > 0.0, kept / own, np.float32(0.0))
     return ratio

@@ -1,4 +1,4 @@
-"""Weights of gradients by their staleness, and the mean they give.
+"""Weights of gradients by staleness, and the weighted mean.
 
     paper: w = 1 if s <= 1 else s^(-1/v)           s the gradient's staleness
     code:  w = t^(-1/v), and 1 where that is below d    t the number of steps so far, from 1
@@ -19,10 +19,10 @@ from shared.contracts.learner_functions import Form, StepSize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """One gradient that a function brought."""
+    """A function's gradient."""
 
     call: int
-    """Which of the update's calls it answers."""
+    """The call of the update that it answers."""
     base: int
     """Version of the weights it was computed at."""
     flat: Floats  # [P]
@@ -49,7 +49,7 @@ class WeighingRule:
 
 
 def step_factor(form: StepSize, *, minibatches: float) -> float:
-    """Return what Adam's step size is multiplied with for a step of so many minibatches' samples.
+    """Return the factor of Adam's step size for a step over the samples of several minibatches.
 
     Linear: Goyal et al. (2017); by the root, for Adam: Malladi et al. (2022).
     """
@@ -59,7 +59,7 @@ def step_factor(form: StepSize, *, minibatches: float) -> float:
 def weighted_mean(gradients: Sequence[Arrived], weights: Sequence[float]) -> tuple[Floats, Floats]:
     """Return sum(n w g) / sum(n) # [P], and the mean of the stats by samples # [S].
 
-    A single gradient of weight 1 is returned to the bit.
+    A single gradient of weight 1 is returned bit for bit.
     """
     total = sum(gradient.num_samples for gradient in gradients)
     shares = [gradient.num_samples / total for gradient in gradients]

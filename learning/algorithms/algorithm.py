@@ -18,49 +18,49 @@ from shared.trajectory.trajectory import Trajectory
 
 
 class Algorithm(Protocol):
-    """Learns a policy from what actors bring.
+    """Learns a policy from the actors' results.
 
-    The loop adds what arrived, calls `update` while `ready` says so, and tells with `advance` which
-    version the policy is after it; it publishes those versions that actors will fetch. Trajectories
-    come in the order of `add`; equal calls from equal state give equal bits.
+    The loop adds arrivals, calls `update` while `ready` is true, and sets the new policy version
+    with `advance`. It publishes the versions that actors will fetch. Trajectories keep the order of
+    `add`; equal calls from equal state give equal bits.
     """
 
     @property
     def in_order(self) -> bool:
         """Whether it learns from one whole round after the other.
 
-        Equal seeds then give equal bits although rounds overlap: nothing depends on what comes
-        first.
+        Equal seeds then give equal bits although rounds overlap: the order of arrival has no
+        effect.
         """
         ...
 
     def add(self, trajectories: Sequence[Trajectory]) -> None:
-        """Take in trajectories, in this order.
+        """Add trajectories, in this order.
 
-        Too few to learn from wait for more, or for `flush`.
+        If they are too few to learn from, they wait for more, or for `flush`.
         """
         ...
 
     def flush(self) -> None:
-        """Make do with the trajectories that wait, however few: nothing more is to come soon."""
+        """Use the waiting trajectories, however few: no more will arrive soon."""
         ...
 
     @property
     def ready(self) -> bool:
-        """Whether `update` has something to learn from: never used, or to be replayed."""
+        """Whether `update` has data: fresh, or to be replayed."""
         ...
 
     @property
     def has_fresh(self) -> bool:
-        """Whether something that was never used is waiting; `update` takes that first."""
+        """Whether fresh data is waiting; `update` uses it first."""
         ...
 
     def update(self) -> PolicyUpdate:
         """Improve the policy once.
 
-        Where policies of several versions are learned from, stats hold at least `policy_lag_mean`
-        and `policy_lag_max` (present version less the trajectory's, over the trajectories learned
-        from) and `fresh` (1, or 0 for a replay).
+        If data comes from several policy versions, stats hold at least `policy_lag_mean` and
+        `policy_lag_max` (present version less the trajectory's, over the trajectories learned from)
+        and `fresh` (1, or 0 for a replay).
 
         Raises:
             RuntimeError: Not `ready`.
@@ -69,12 +69,12 @@ class Algorithm(Protocol):
         ...
 
     def advance(self, policy_version: int) -> None:
-        """Take note that the present policy is version `policy_version`: 0 at the start."""
+        """Set the present policy's version to `policy_version`: 0 at the start."""
         ...
 
     @property
     def network(self) -> ActorCritic | None:
-        """The present policy and value function; None where detectors are shown nothing."""
+        """The present policy and value function; None if detectors see nothing."""
         ...
 
     @property
@@ -90,16 +90,16 @@ class Algorithm(Protocol):
         ...
 
     def samples(self) -> PolicySamples | None:
-        """Return what a detector is shown of the last update; None where nothing was updated.
+        """Return the last update for a detector; None without an update.
 
-        Ask once a round, measured or not.
+        Call it once a round, measured or not.
         """
         ...
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything needed to resume exactly: arrays, and JSON scalars.
 
-        Trajectories that wait to be learned from are part of it, a `replay` is not.
+        Waiting trajectories are part of it, a `replay` is not.
         """
         ...
 
@@ -108,12 +108,12 @@ class Algorithm(Protocol):
         ...
 
     def begin_from(self, arrays: StateArrays, scalars: StateScalars, *, optimiser: bool) -> None:
-        """Begin with the weights and statistics of what another job's `state` returned.
+        """Begin with the weights and statistics of another job's `state`.
 
         Args:
             arrays: Of that state.
             scalars: Of that state.
-            optimiser: Whether the optimiser's moments are taken over, too.
+            optimiser: Whether to copy the optimiser's moments, too.
 
         Raises:
             ValueError: They do not fit; nothing has been changed then.
@@ -125,15 +125,15 @@ def learn_round(algorithm: Algorithm, trajectories: Sequence[Trajectory]) -> Pol
     """Learn from one whole round, until nothing is left to use, as the next policy version.
 
     PPO uses a round once, IMPALA each batch of it, and IMPACT each up to K times, in passes over
-    all of them. A round of more than N batches puts the oldest out of IMPACT's buffer after their
+    all of them. A round of more than N batches evicts the oldest from IMPACT's buffer after their
     first use.
 
     Args:
-        algorithm: What learns.
-        trajectories: The round's, in whatever order they arrived.
+        algorithm: The learning algorithm.
+        trajectories: The round's, in any order.
 
     Returns:
-        The updates summed up, see `UpdateTally`.
+        The summary of the updates, see `UpdateTally`.
 
     Raises:
         ValueError: The trajectories do not make a round.

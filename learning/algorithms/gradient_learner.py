@@ -6,11 +6,11 @@ parameters nor moments.
 
 With a linear decay the step size of round k is (1 - k / max_rounds) of the first round's, k counted
 from 0; with a cosine it is (1 + cos(pi k / max_rounds)) / 2 of it. So is the weight of the entropy.
-A job that is resumed with more rounds keeps the step size of its last round, or begins a new line
-over them.
+A job that is resumed with more rounds keeps the step size of its last round, or begins a new
+schedule over them.
 
-Equal state and equal calls give equal bits on one CPU type and thread count: the shuffling has a
-generator of its own, and `state` holds everything the next update depends on.
+Equal state and equal calls give equal bits on one CPU type and thread count: the shuffling has its
+own generator, and `state` holds everything that the next update depends on.
 """
 
 import math
@@ -38,7 +38,7 @@ H = TypeVar("H", bound=GradientHyperparameters)
 
 
 class GradientLearner(Generic[H]):
-    """A network that is learned by gradient steps on one device."""
+    """A network trained by gradient steps on one device."""
 
     replay: Replay | None = None
     """None: `state` holds everything."""
@@ -57,13 +57,13 @@ class GradientLearner(Generic[H]):
         """Initialise network and optimiser.
 
         Args:
-            environment: What the network sees and does.
+            environment: Its observations and actions.
             hyperparameters: The job's full set.
-            seed: Everything random follows from it.
+            seed: Of all random numbers.
             max_rounds: Round in which a decaying step size would be 0.
-            first_round: Round up to which it is whole.
+            first_round: Round up to which it does not decay.
             device: Where to compute.
-            steps: Makes what takes the gradient steps; None: this process, alone.
+            steps: Builds the gradient steps; None uses this process alone.
         """
         network_seed, shuffle_seed = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         self._hyperparameters = hyperparameters
@@ -79,7 +79,7 @@ class GradientLearner(Generic[H]):
         self._start()
 
     def _start(self) -> None:
-        """Set up what the algorithm has beyond this."""
+        """Set up the algorithm's own attributes."""
 
     @property
     def network(self) -> ActorCritic:
@@ -112,7 +112,7 @@ class GradientLearner(Generic[H]):
         require_same_form(own_arrays, arrays)
         require_scalars(own_scalars, scalars)
         generator = generator_from(arrays["generator"])
-        # The last that can fail, and as a whole: nothing was changed before it.
+        # The last step that can fail; it changes all or nothing, and no state changed before it.
         self._load_statistics(arrays)
         self._generator = generator
         for prefix, flat in self._flats().items():
@@ -121,7 +121,7 @@ class GradientLearner(Generic[H]):
         self._load_scalars(scalars)
 
     def begin_from(self, arrays: StateArrays, scalars: StateScalars, *, optimiser: bool) -> None:
-        """Begin with another job's weights and statistics, of whichever algorithm it was.
+        """Begin with the weights and statistics of another job of any algorithm.
 
         Raises:
             ValueError: They do not fit; nothing has been changed then.
@@ -144,7 +144,7 @@ class GradientLearner(Generic[H]):
         self._begin_with(normalisation)
 
     def _begin_with(self, normalisation: Normalisation) -> None:
-        """Take over statistics, when the weights have just been taken over."""
+        """Adapt statistics to weights that were just copied."""
         self._normalisation = normalisation
 
     def _flats(self) -> dict[str, Tensor]:
@@ -171,7 +171,7 @@ class GradientLearner(Generic[H]):
     def _decayed(self, learning_rate: float, round_index: int) -> float:
         """Return the step size of a round, given that of the first.
 
-        From the last round on it stays as it is there: it never reaches 0.
+        After the last round it stays constant: it never reaches 0.
         """
         return learning_rate * self._left(self._hyperparameters.learning_rate_decay, round_index)
 
@@ -184,7 +184,7 @@ class GradientLearner(Generic[H]):
         return cast(H, first.model_copy(update={"entropy_coefficient": weight}))
 
     def _left(self, decay: Decay, round_index: int) -> float:
-        """Return the part that is left of a decaying value in a round."""
+        """Return the remaining share of a decaying value in a round."""
         first, end = self._first_round, self._max_rounds
         passed = max(0, min(round_index, end - 1) - first) / (end - first)
         if decay == "cosine":
@@ -192,7 +192,7 @@ class GradientLearner(Generic[H]):
         return 1.0 - passed if decay == "linear" else 1.0
 
     def _update_start(self) -> UpdateStart | None:
-        """Return where the next update begins; None before the first."""
+        """Return the next update's start; None before the first update."""
         sizes = self._adam.step_sizes()
         if sizes is None:
             return None

@@ -1,8 +1,8 @@
 """IMPALA: the policy gradient on data of older policies, corrected by V-trace.
 
 Espeholt et al., "IMPALA: Scalable distributed deep-RL with importance weighted actor-learner
-architectures", ICML 2018. Every batch is used once, in the order it came. A batch may be cut into
-minibatches, a step each; V-trace is computed once, before the first.
+architectures", ICML 2018. Every batch is used once, in order of arrival. A batch may be cut into
+minibatches, with a step for each; V-trace is computed once, before the first.
 """
 
 import math
@@ -20,13 +20,12 @@ from shared.hyperparameters.impala import ImpalaHyperparameters
 from shared.trajectory.columns import Columns, Experience
 
 STEP_SCALE_MAX = 32.0
-"""Most that steps are scaled up, and down: where nothing moves the policy, or everything, there
-would be no end."""
+"""Largest scale of steps, up and down: without this bound it could grow or shrink forever."""
 _STEP_FACTOR = 1.5
 
 
 class Impala(OffPolicyLearner[ImpalaHyperparameters]):
-    """IMPALA, with the scale of its steps where that is adapted."""
+    """IMPALA, with the scale of its steps if it is adaptive."""
 
     def _start(self) -> None:
         super()._start()
@@ -34,7 +33,7 @@ class Impala(OffPolicyLearner[ImpalaHyperparameters]):
         self._last_minibatches = 0
 
     def batch(self, fragments: Experience, normalisation: Normalisation) -> Columns[Tensor]:
-        """Return the samples of some fragments, V-trace being the present policy's."""
+        """Return the samples of some fragments, with V-trace of the present policy."""
         return off_policy_batch(
             fragments,
             policy=self._network,
@@ -49,18 +48,18 @@ class Impala(OffPolicyLearner[ImpalaHyperparameters]):
         return ImpalaRule(hyperparameters=self._in_round(self._newest_round))
 
     def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:
-        """Adapt the scale of the steps, where it is; returns it as used, `step_scale`, there."""
+        """Adapt the scale of the steps, if adaptive; return the used one as `step_scale`."""
         target, used = self._hyperparameters.kl_target, self._step_scale
         if not target:
             return {}
-        # Steps that were left out are of minibatches whose divergence nobody knows.
+        # The divergence of skipped minibatches is unknown.
         kl = math.inf if stats["skipped_steps"] else stats["kl"]
         adapted = adapted_step_scale(used, kl, target=target)
-        # The mean is over the minibatches, each before its own step: few of them say too little.
+        # The mean is over the minibatches, each before its own step; a mean over few is too noisy.
         full = num_minibatches(
             self._hyperparameters.train_batch_size, self._hyperparameters.minibatch_size
         )
-        # Where rounds are smaller than a full batch, the batch before is the measure.
+        # If rounds are smaller than a full batch, the previous batch is the measure.
         taken, before = int(stats["num_minibatches"]), self._last_minibatches
         self._last_minibatches = taken
         if adapted < used or taken >= max(2, min(full, before)):
@@ -69,7 +68,7 @@ class Impala(OffPolicyLearner[ImpalaHyperparameters]):
 
     @property
     def step_scale(self) -> float:
-        """Factor of the step size; 1 where it is not adapted."""
+        """Factor of the step size; 1 if it is not adaptive."""
         return self._step_scale
 
     def _scalars(self) -> StateScalars:
@@ -88,7 +87,7 @@ class Impala(OffPolicyLearner[ImpalaHyperparameters]):
 
 
 def adapted_step_scale(scale: float, kl: float, *, target: float) -> float:
-    """Return the scale of the next update's steps, given how far this one's moved the policy.
+    """Return the scale of the next update's steps, given this update's KL divergence.
 
     A factor of 1.5 down beyond twice the target, and up below half of it, as Rudin et al. adapt
     PPO's: "Learning to walk in minutes using massively parallel deep reinforcement learning",
@@ -96,9 +95,9 @@ def adapted_step_scale(scale: float, kl: float, *, target: float) -> float:
 
     Args:
         scale: Of this update's steps.
-        kl: Mean KL divergence from the policy before it, along the update; what is not finite
-            counts as too far.
-        target: What that should be.
+        kl: Mean KL divergence from the policy before it, along the update; non-finite values count
+            as too far.
+        target: Its target.
     """
     if not kl <= 2 * target:
         return max(scale / _STEP_FACTOR, 1 / STEP_SCALE_MAX)

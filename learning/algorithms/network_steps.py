@@ -1,8 +1,8 @@
-"""All gradient steps over a batch, taken the way that suits the network and the machine.
+"""All gradient steps over a batch, by the method that suits the network and the machine.
 
-Gaussian policies of vectors are stepped in NumPy on a CPU: in this process, or with the value
+Gaussian policies over vectors are stepped in NumPy on a CPU: in this process, or with the value
 function's half in a second one. All others are stepped in torch.
-Which of NumPy's two ways it is changes no bit. In a group of ranks each process computes the
+Both ways in NumPy give the same bits. In a group of ranks each process computes the
 gradients of its own rows, and all take the steps.
 """
 
@@ -76,7 +76,7 @@ class NetworkSteps:
 
     @classmethod
     def beside(cls, process: SecondProcess | None) -> StepsBuilder:
-        """Return a `StepsBuilder` of steps that a second process may take a half of."""
+        """Return a `StepsBuilder` whose steps a second process may share."""
 
         def build(
             network: ActorCritic,
@@ -118,7 +118,7 @@ class NetworkSteps:
         return {}
 
     def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
-        """Go on from what `scalars` returned, among others."""
+        """Continue from what `scalars` returned, among others."""
 
     def _steps(
         self,
@@ -157,7 +157,8 @@ class NetworkSteps:
                     into=self._gradient,
                 )
                 with recorder(network.flat.device) as recording:
-                    # Steps that wait for other processes, or are unknown, are not recorded.
+                    # Steps that wait for other processes, or with unknown operations, are not
+                    # recorded.
                     is_alone = group is None and network.is_ours
                     alone = recording if is_alone else recording and Unrecorded()
                     return take_steps(
@@ -180,7 +181,7 @@ class NetworkSteps:
             return take_watched_steps(minibatches.arrays(orders), self.adam, of_all(by_numpy))
 
     def _offered(self, batch: Columns[Tensor]) -> SecondProcess | None:
-        """Return the second process where it is there and saves more than sending samples costs."""
+        """Return the second process if it saves more time than sending the samples costs."""
         work = self._network.separate_multiplications * self._num_epochs
         pays = work * batch.num_samples >= MIN_MULTIPLICATIONS
         return self._process if pays and self._process and self._process.offers() else None

@@ -1,4 +1,4 @@
-"""The common part of IMPACT and IMPALA: batches out of a replay buffer.
+"""The common part of IMPACT and IMPALA: batches from a replay buffer.
 
 An update draws one batch, evaluates it with the present networks, and takes `num_epochs` passes
 over its samples.
@@ -27,8 +27,8 @@ from shared.trajectory.trajectory import Trajectory
 H = TypeVar("H", bound=ImpactHyperparameters | ImpalaHyperparameters)
 
 BARREN_BATCHES_MAX = 10
-"""Batches in a row without a single finite gradient step after which the job gives up. A batch may
-be one step, so one bad batch must not end a job."""
+"""Number of consecutive batches without a finite gradient step after which the job fails. A batch
+may be a single step, so one bad batch must not end a job."""
 
 _BUFFER = "buffer."
 _FOLLOWING = "following."
@@ -37,7 +37,7 @@ _FOLLOWING = "following."
 class OffPolicyLearner(GradientLearner[H], ABC):
     """Learns from replayed batches: an `Algorithm`.
 
-    An algorithm of its own says what it makes of a batch, `batch`, and its loss, `rule`.
+    A subclass defines the samples of a batch, `batch`, and its loss, `rule`.
     """
 
     in_order = False
@@ -63,11 +63,11 @@ class OffPolicyLearner(GradientLearner[H], ABC):
     @property
     @abstractmethod
     def rule(self) -> LossRule:
-        """The loss that a batch is learned from with, now."""
+        """The present loss for a batch."""
 
     @abstractmethod
     def after_batch(self, stats: Mapping[str, float]) -> dict[str, float]:
-        """Take note that a batch was learned from; return stats to add to its means `stats`."""
+        """Note the end of a batch's update; return stats to add to its means `stats`."""
 
     @property
     def step_scale(self) -> float:
@@ -76,27 +76,27 @@ class OffPolicyLearner(GradientLearner[H], ABC):
 
     @property
     def ready(self) -> bool:
-        """Whether `update` has a batch: one that was never used, or one to replay."""
+        """Whether `update` has a batch, fresh or to replay."""
         return self._buffer.ready
 
     @property
     def has_fresh(self) -> bool:
-        """Whether a batch that was never used is waiting; `update` takes those first."""
+        """Whether a fresh batch is waiting; `update` takes fresh batches first."""
         return self._buffer.has_fresh
 
     def add(self, trajectories: Sequence[Trajectory]) -> None:
-        """Take in trajectories, in this order; every full batch of them becomes fresh."""
+        """Add trajectories, in this order; every full batch becomes fresh."""
         if trajectories:
             self._following = self._following.after(trajectories)
         self._buffer.add(trajectories)
         self._newest_round = max([self._newest_round, *(t.round for t in trajectories)])
 
     def flush(self) -> None:
-        """Make a batch of the trajectories that wait, however few."""
+        """Make a batch of the waiting trajectories, however few."""
         self._buffer.flush()
 
     def advance(self, policy_version: int) -> None:
-        """Take note that the present policy is to be published as `policy_version`."""
+        """Set the version of the present policy to `policy_version`."""
         self._policy_version = policy_version
         self._normalisation = self._following
 
@@ -106,7 +106,7 @@ class OffPolicyLearner(GradientLearner[H], ABC):
         Stats are means over the steps taken of the loss's terms and `grad_norm`; further
         `explained_variance` of the value targets by the values before the update,
         `policy_lag_mean` and `policy_lag_max` in versions, `fresh`, `learning_rate`,
-        `num_minibatches`, `skipped_steps` and what the algorithm adds.
+        `num_minibatches`, `skipped_steps` and the algorithm's own stats.
 
         Raises:
             RuntimeError: Not `ready`.
@@ -114,7 +114,7 @@ class OffPolicyLearner(GradientLearner[H], ABC):
                 step; the policy is as it was before them.
         """
         draw = self._buffer.draw()
-        # Observations as the present version sees them; of rewards the newest scale will do.
+        # Observations as the present version sees them; rewards may use the newest scale.
         batch = self.batch(
             draw.fragments, replace(self._normalisation, rewards=self._following.rewards)
         )
@@ -153,7 +153,7 @@ class OffPolicyLearner(GradientLearner[H], ABC):
         """Return the round's samples; None of a recurrent policy, or before the first update.
 
         These are the batches used for the first time since the last call, with the advantages they
-        had then; where there are none, those of the last call.
+        had then; without any, those of the last call.
         """
         if not self._fresh_batches:
             return None

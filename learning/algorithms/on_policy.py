@@ -7,27 +7,27 @@ from shared.trajectory.trajectory import Trajectory
 
 
 class OnPolicy:
-    """An `Algorithm` takes in a round by this; its subclass says how to `learn` from it."""
+    """Collects a round for an `Algorithm`; the subclass defines how to `learn` from it."""
 
     in_order = True
     _round: tuple[Trajectory, ...] = ()
     _is_whole = False
 
     def learn(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
-        """Improve the policy with one round of trajectories, in whatever order."""
+        """Improve the policy with one round of trajectories, in any order."""
         raise NotImplementedError
 
     def add(self, trajectories: Sequence[Trajectory]) -> None:
-        """Take in trajectories of the round."""
+        """Add trajectories of the round."""
         self._round = (*self._round, *trajectories)
 
     def flush(self) -> None:
-        """Take the round for whole."""
+        """Treat the round as complete."""
         self._is_whole = bool(self._round)
 
     @property
     def ready(self) -> bool:
-        """Whether there is a whole round."""
+        """Whether there is a complete round."""
         return self._is_whole
 
     has_fresh = ready
@@ -38,4 +38,4 @@ class OnPolicy:
         return self.learn(trajectories)
 
     def advance(self, policy_version: int) -> None:
-        """Do nothing: trajectories say which version they are of."""
+        """Do nothing: trajectories carry their version."""

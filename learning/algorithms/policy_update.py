@@ -10,7 +10,7 @@ StateArrays = dict[str, NDArray[np.generic]]
 StateScalars = dict[str, bool | int | float | str]
 """The rest of the state by name: what a checkpoint stores as JSON."""
 _LARGEST = "_max"
-"""Suffix of stats whose largest value counts."""
+"""Suffix of stats that are summarised by their maximum."""
 _FRESH = "fresh"
 
 
@@ -33,12 +33,12 @@ class UpdateTally:
         self._updates.append(update.stats)
 
     def take(self) -> dict[str, float]:
-        """Return what the updates since the last take come to.
+        """Return the summary of the updates since the last take.
 
         Returns:
-            `updates`, `replays` (updates with a batch that was used before), the largest of what
-            ends in `_max`, such as `policy_lag_max`, and the mean of everything else an update
-            tells; only the counts when there was no update.
+            `updates`, `replays` (updates with a batch that was used before), the maximum of stats
+            that end in `_max`, such as `policy_lag_max`, and the mean of all other stats; only the
+            counts without an update.
         """
         updates, self._updates = self._updates, []
         stats: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation, bit-exact to repeat and to resume.
+"""Proximal policy optimisation; repeats and resumes are bit-exact.
 
 Schulman et al., "Proximal policy optimization algorithms", arXiv 1707.06347.
 """
@@ -17,7 +17,7 @@ from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.trajectory import Trajectory
 
 KL_COEFFICIENT_MIN = 1e-6
-"""Lower bound of the adapted coefficient: from 0 no number of doublings would bring it back."""
+"""Lower bound of the adapted coefficient: from 0 no doubling would raise it."""
 
 
 class Ppo(OnPolicy, GradientLearner[PpoHyperparameters]):
@@ -29,7 +29,7 @@ class Ppo(OnPolicy, GradientLearner[PpoHyperparameters]):
         self._samples: PolicySamples | None = None
 
     def learn(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
-        """Improve the policy with one round of trajectories, in whatever order they arrived.
+        """Improve the policy with one round of trajectories, in any order.
 
         Stats are means over the steps taken of: `policy_loss`, `value_loss`, `kl` (nats, old to
         new), `entropy` (nats), `clip_fraction` and `value_clip_fraction` (of samples), `loss`,
@@ -40,7 +40,7 @@ class Ppo(OnPolicy, GradientLearner[PpoHyperparameters]):
 
         Raises:
             ValueError: The trajectories do not make a batch.
-            FloatingPointError: Not one gradient step was finite; the policy is as before.
+            FloatingPointError: No gradient step was finite; the policy is unchanged.
         """
         hyperparameters = self._hyperparameters
         ordered = in_actor_order(trajectories)
@@ -105,7 +105,7 @@ class Ppo(OnPolicy, GradientLearner[PpoHyperparameters]):
         self._num_updates = int(scalars.get("num_updates", 0))
 
     def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
-        """Continue from what `state` returned; there are no samples to show until an update."""
+        """Continue from what `state` returned; there are no samples until an update."""
         super().load_state(arrays, scalars)
         self._samples = None
 
@@ -116,7 +116,7 @@ def adapted_kl_coefficient(
     """Return the next update's KL coefficient, steering the mean KL towards `target`.
 
     RLlib's rule: x1.5 above twice the target, x0.5 below half of it. RLlib has no bounds; ours are
-    `maximum` and KL_COEFFICIENT_MIN. A coefficient of 0 means the term is not used, and stays.
+    `maximum` and KL_COEFFICIENT_MIN. A coefficient of 0 means that the term is unused; it stays 0.
     """
     if coefficient == 0.0:
         return 0.0

@@ -1,7 +1,7 @@
-"""Algorithms by the name that a job's `algorithm` gives.
+"""Algorithms by name, for a job's `algorithm`.
 
-A new one is an entry of `BUILDERS` here, and one of `shared.hyperparameters.presets.ALGORITHMS`,
-with its presets.
+A new algorithm needs an entry in `BUILDERS` here, and its presets an entry in
+`shared.hyperparameters.presets.ALGORITHMS`.
 """
 
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from shared.contracts.jobs import Job
 
 
 class Builder(Protocol):
-    """Makes a new algorithm; everything random in it follows from the seed."""
+    """Makes a new algorithm; the seed determines all of its random numbers."""
 
     def __call__(
         self,
@@ -56,7 +56,7 @@ def build_algorithm(
     device: torch.device,
     steps: StepsBuilder | None = None,
 ) -> Algorithm:
-    """Return a job's algorithm; its gradient steps are taken by what `steps` makes, if given."""
+    """Return a job's algorithm; `steps`, if given, builds its gradient steps."""
     return BUILDERS[job.spec.algorithm](
         job.described_environment,
         job.hyperparameters,

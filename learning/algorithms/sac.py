@@ -1,10 +1,10 @@
-"""Soft actor-critic: off-policy learning from single steps, for simulators whose steps are dear.
+"""Soft actor-critic: off-policy learning from single steps, for simulators with expensive steps.
 
 Haarnoja et al., "Soft actor-critic algorithms and applications", arXiv 1812.05905: twin critics
 with slow copies, a squashed Gaussian policy, a learned temperature (`learning.updates.sac_steps`).
 
-The learner *owes* `updates_per_step` gradient steps for every environment step behind
-`learning_starts`, however many actors took them; before that actors draw their actions uniformly.
+The learner *owes* `updates_per_step` gradient steps for every environment step after the first
+`learning_starts`, whatever the number of actors; before that actors draw their actions uniformly.
 """
 
 import math
@@ -29,7 +29,7 @@ from shared.policy.spec import PolicySpec
 from shared.trajectory.trajectory import Trajectory
 
 CHUNK = 64
-"""Most gradient steps of one `update`: between two of them the learner looks whether it must leave.
+"""Most gradient steps of one `update`: between updates the learner checks whether to stop.
 """
 
 
@@ -51,9 +51,9 @@ class Sac:
         """Initialise networks, optimisers and an empty replay.
 
         Args:
-            environment: What the policy sees and does.
+            environment: Its observations and actions.
             hyperparameters: The job's full set.
-            seed: Everything random follows from it.
+            seed: Of all random numbers.
 
         Raises:
             ValueError: Actions are discrete, or observations are images.
@@ -76,7 +76,7 @@ class Sac:
 
     @property
     def _owed(self) -> int:
-        """Gradient steps that the steps in the replay are still to bring."""
+        """Gradient steps still owed for the steps in the replay."""
         beyond = max(0, self.replay.added - self._rule.learning_starts)
         return int(beyond * self._rule.updates_per_step) - self._updates
 
@@ -87,13 +87,13 @@ class Sac:
 
     @property
     def has_fresh(self) -> bool:
-        """Whether gradient steps are owed: all are, by steps that were never paid for."""
+        """Whether gradient steps are owed: all owed steps are for fresh data."""
         return self.ready
 
     def add(self, trajectories: Sequence[Trajectory]) -> None:
-        """Take in trajectories, in this order."""
+        """Add trajectories, in this order."""
         if not self.ready:
-            self._lags = []  # of what was added before, nothing is to be learned any more
+            self._lags = []  # earlier steps owe no further gradient steps
         for trajectory in trajectories:
             self.replay.add(transitions(trajectory))
             self._lags.append(self._policy_version - trajectory.policy_version)
@@ -102,21 +102,21 @@ class Sac:
         """Do nothing: no step waits for others."""
 
     def advance(self, policy_version: int) -> None:
-        """Take note that the present policy is version `policy_version`."""
+        """Set the present policy's version to `policy_version`."""
         self._policy_version = policy_version
 
     def update(self) -> PolicyUpdate:
-        """Take gradient steps, all that are owed but at most CHUNK.
+        """Take all owed gradient steps, but at most CHUNK.
 
         Stats are means over the steps of `critic_loss` (half the squared errors of both critics,
         added), `policy_loss`, `entropy` (nats), `temperature`, `value` (of the policy's actions,
         the smaller of both critics') and the gradients' lengths `critic_grad_norm` and `grad_norm`.
-        Further `gradient_steps`, `skipped_steps`, `policy_lag_mean` and `policy_lag_max` of what
-        was added since the last update, and `fresh`.
+        Further `gradient_steps`, `skipped_steps`, `policy_lag_mean` and `policy_lag_max` of the
+        trajectories added since the last update, and `fresh`.
 
         Raises:
             RuntimeError: Not `ready`.
-            FloatingPointError: Not one of the steps was finite; the policy is as before.
+            FloatingPointError: No step was finite; the policy is unchanged.
         """
         if not self.ready:
             raise RuntimeError("no gradient step is owed")
@@ -173,7 +173,7 @@ class Sac:
         }
 
     def load_state(self, arrays: StateArrays, scalars: StateScalars) -> None:
-        """Continue from what `state` returned; the replay is restored by itself.
+        """Continue from what `state` returned; the replay is restored separately.
 
         Raises:
             ValueError: An array or scalar is missing or not of its form, or an array is unknown;
@@ -209,6 +209,6 @@ class Sac:
 
 
 def _mean_of(name: str, steps: Sequence[Mapping[str, float]]) -> float:
-    """Return a stat's mean over the steps that have it: not all of them step the policy."""
+    """Return a stat's mean over the steps that have it: not every step updates the policy."""
     found = [stats[name] for stats in steps if name in stats]
     return sum(found) / len(found)

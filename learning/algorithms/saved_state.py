@@ -1,4 +1,4 @@
-"""Checking a saved state, before it is used, against what an algorithm would save itself."""
+"""Validation of a saved state against the state that an algorithm would save itself."""
 
 import math
 
@@ -13,7 +13,7 @@ def require_same_form(expected: StateArrays, found: StateArrays) -> None:
     """Do nothing if the arrays have the same names, shapes and types.
 
     Raises:
-        ValueError: They have not; the message lists what is missing and what is unknown.
+        ValueError: They differ; the message lists missing and unknown names.
     """
     missing, unknown = expected.keys() - found.keys(), found.keys() - expected.keys()
     if missing or unknown:
@@ -30,12 +30,12 @@ def require_same_form(expected: StateArrays, found: StateArrays) -> None:
 
 
 def require_scalars(expected: StateScalars, found: StateScalars) -> None:
-    """Do nothing if every expected scalar is there and of its kind.
+    """Do nothing if every expected scalar exists with its type.
 
-    Further ones are ignored: a newer version may have saved them.
+    Further scalars are ignored: a newer version may have saved them.
 
     Raises:
-        ValueError: One is missing, of another kind or not finite.
+        ValueError: A scalar is missing, of another type or not finite.
     """
     missing = expected.keys() - found.keys()
     if missing:
@@ -48,7 +48,7 @@ def require_scalars(expected: StateScalars, found: StateScalars) -> None:
 
 
 def generator_from(state: NDArray[np.generic]) -> torch.Generator:
-    """Return a generator of random numbers that goes on from a saved state.
+    """Return a generator of random numbers that continues from a saved state.
 
     Raises:
         ValueError: The array is no such state.

@@ -1,9 +1,8 @@
 """Gradient steps with the value function's half of each in a second process.
 
-Where policy and value function share nothing, a step of one needs of the other only whether its
-loss and gradient are finite and how long the gradient is: the number that the two processes swap.
-Each works on copies, and what came of them is taken over when both are done; the bits are those of
-steps that one process takes.
+If policy and value function share no layers, a step of one needs only the other's gradient norm,
+not finite if its loss is not: the number that the two processes exchange. Each works on copies, and
+both results are copied back at the end; the bits equal those of a single process.
 """
 
 from abc import ABC, abstractmethod
@@ -30,8 +29,8 @@ from shared.trajectory.columns import Columns
 S = TypeVar("S", "_ValueSamples", Columns[Floats])
 
 MIN_MULTIPLICATIONS = 1 << 26
-"""Below this many scalar multiplications of an update, on the value function's way forward, sending
-the samples takes longer than what is saved."""
+"""Below this many scalar multiplications of an update, in the value function's forward pass,
+sending the samples takes longer than the second process saves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class _Half(ABC, Generic[S]):
         """Return the half's term of the loss at some parameters; write its gradient into others."""
 
     def __call__(self, side: Side) -> HalfTaken:
-        """Take them, each as long as the whole gradient says."""
+        """Take them, each clipped by the whole gradient's norm."""
         adam = FlatAdam.of(self.adam)
         flat = torch.zeros_like(adam.parameters)
         at, into = (HalfParts.of(each.numpy(), self.half) for each in (adam.parameters, flat))
@@ -142,7 +141,7 @@ def take_halved_steps(
     Args:
         policy: The policy's half.
         value: The value function's, with the same minibatches.
-        adam: Of the whole network; takes over what came of both.
+        adam: Of the whole network; takes over both results.
         process: Usable.
 
     Raises:
@@ -154,7 +153,7 @@ def take_halved_steps(
     rows = [
         None
         if mine is None or theirs is None
-        # Both end with the length of the whole gradient.
+        # Both end with the norm of the whole gradient.
         else [*mine[:num_stats], *theirs]
         for mine, theirs in zip(one.steps, other.steps, strict=True)
     ]

@@ -1,13 +1,13 @@
-"""A second process for the half of an update that needs nothing of the other half but a number.
+"""A second process for half of an update; the halves exchange a single number per step.
 
-Policy and value function are separate networks, and a gradient step of each needs of the other
-only how long its gradient is. Two threads take turns with the interpreter, and lose more by that
-than the second core gains; two processes meet once per step, in less than a microsecond.
+Policy and value function are separate networks, and a gradient step of each needs only the norm of
+the other's gradient. Two threads would share the interpreter, and lose more time than the second
+core gains; two processes meet once per step, in less than a microsecond.
 
-The process is forked before its parent has threads of its own, takes no time while it waits, and
-ends with its parent whatever becomes of that. It is a way of computing: an update that loses it is
-done again without it, to the same bits. Where much of the time goes by waiting for it, the cores
-are busy with something else; then it rests for a while.
+The process is forked before its parent has threads of its own, uses no processor time while it
+waits for work, and ends with its parent in any case. It is optional: an update that loses it is
+repeated without it, with the same bits. If waiting for it takes much of the time, the cores are
+busy with other work; then it is left unused for a while.
 """
 
 import contextlib
@@ -33,37 +33,37 @@ from shared.service.cores import usable_cores
 _LOG = logging.getLogger(__name__)
 
 PATIENCE_S = 5e-4
-"""How long a side looks for the other's number before it sleeps.
+"""How long a side spins for the other's number before it sleeps.
 
 Halves of a step differ by less; waking a process takes 0.1 to 0.3 ms on a virtual machine. It keeps
 its core meanwhile: yielding it again and again slows the other core by a third on some of them."""
 LIMIT_S = 60.0
 """How long the second process may take for one turn before it counts as lost."""
 RESTS = 32
-"""How many pieces of work are not offered to the process after it was waited for too long."""
+"""Pieces of work that are not offered to the process after too long a wait for it."""
 _CROWDED = 0.25
-"""Share of the time, slept while waiting for the process, that is too much."""
+"""Largest acceptable share of time asleep while waiting for the process."""
 _MANY_TURNS = 64
-"""Work of fewer turns has pauses of its own, and says little about how busy the cores are."""
+"""Shorter work has its own pauses, and tells little about the load of the cores."""
 _LOOK_AFTER_S = 0.1
-"""How often a side that sleeps sees whether the other still lives."""
+"""How often a sleeping side checks that the other is alive."""
 _END_S = 2.0
-"""How long a process may take to end when asked to."""
+"""How long a process may take to end on request."""
 
 
 _SLOTS = 8
-"""Room for numbers of one side: a line of the cache, which the other side's must not be in."""
+"""Room for one side's numbers: a cache line of its own."""
 
 H = TypeVar("H")
 T = TypeVar("T")
 
 
 class SecondProcessLostError(RuntimeError):
-    """The second process ended, or went wrong; what it was doing is lost."""
+    """The second process ended or failed; its current work is lost."""
 
 
 class Side:
-    """One process's end of what the two have in common."""
+    """One process's end of the shared state."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Side:
         """Look at what was made before the fork.
 
         Args:
-            memory: For the numbers under way.
-            given: Counts the numbers that either side has given.
+            memory: For the numbers in exchange.
+            given: Counts each side's numbers.
             index: 0 or 1.
             require_other: Raises if the other process is gone, or has taken too many seconds.
         """
@@ -87,7 +87,7 @@ class Side:
         self._require_other = require_other
         self._turns = 0
         self.slept_s = 0.0
-        """Waited for the other side beyond PATIENCE_S."""
+        """Time asleep beyond PATIENCE_S, waiting for the other side."""
 
     @property
     def turns(self) -> int:
@@ -155,8 +155,8 @@ class SecondProcess:
     def both(self, here: Callable[[Side], H], there: Callable[[Side], T]) -> tuple[H, T]:
         """Run `here` in this process and `there` in the other; return what both returned.
 
-        Both swap numbers equally often; `there`, and what it returns, can be pickled. Whatever goes
-        wrong, the process is of no further use.
+        Both swap numbers equally often; `there`, and what it returns, can be pickled. After any
+        failure the process is unusable.
 
         Raises:
             SecondProcessLostError: The other process ended or failed.
@@ -224,7 +224,7 @@ def second_process(device: torch.device) -> SecondProcess | None:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why the second process did not finish its work."""
+    """Reason why the second process did not finish its work."""
 
     trace: str
 
@@ -251,7 +251,7 @@ def _serve(
 
 
 def _work(connection: Connection, side: Side) -> bool:
-    """Do one piece of work, and keep nothing of it; say whether there can be another."""
+    """Do one piece of work without keeping it; return whether another can follow."""
     try:
         work: Callable[[Side], object] = connection.recv()
     except (EOFError, OSError):
@@ -259,7 +259,7 @@ def _work(connection: Connection, side: Side) -> bool:
     try:
         done = work(side)
     except Exception:
-        # The boundary of the process: the parent tells of it.
+        # The boundary of the process: the parent reports it.
         connection.send(_Failure(traceback.format_exc()))
         return False
     connection.send(done)

@@ -1,4 +1,4 @@
-"""The samples an update reads, flat: see `learning.data.samples`."""
+"""The flat samples of an update: see `learning.data.samples`."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""From fragments to a batch: what the learner needs and the actors do not know.
+"""From fragments to a batch: quantities that the learner needs and actors do not know.
 
 Values, advantages and distribution parameters are computed with the networks of the learner. The
 actors' own log-probabilities come from NumPy and differ in the last bits; recomputed in torch the
@@ -50,9 +50,9 @@ def build_batch(
 
     Args:
         parts: The data.
-        estimator: Makes value targets, advantages and weights of them.
-        policy: Of this network only the policy is read.
-        critic: Of this network only the values are read.
+        estimator: Computes value targets, advantages and weights from them.
+        policy: Only the policy of this network is used.
+        critic: Only the values of this network are used.
         normalisation: Of observations, as the policy saw them, and of rewards.
     """
     device = critic.flat.device
@@ -118,7 +118,7 @@ def on_policy_batch(
 
     Args:
         trajectories: In any order; actor indices are distinct and all have the same T.
-        network: The policy all of them were made by, and its value function.
+        network: The policy that made all of them, and its value function.
         discount: Gamma.
         gae_lambda: Lambda.
         normalisation: Of observations, as the policy saw them, and of rewards.
@@ -155,8 +155,8 @@ def off_policy_batch(
 ) -> Columns[Tensor]:
     """Return the samples of some fragments, as seen by a policy that did not act there.
 
-    Advantages, not normalised, value targets and weights, rho, are V-trace's, of `policy` versus
-    the one that acted. Every environment's column is a trajectory of its own.
+    Advantages (not normalised), value targets and weights (rho) are V-trace's, of `policy` versus
+    the acting policy. Every environment's column is its own trajectory.
     """
     estimator = partial(
         vtrace,
@@ -172,7 +172,7 @@ def off_policy_batch(
 
 
 def _in_sequences(batch: Columns[Tensor], network: ActorCritic, longest: int) -> Columns[Tensor]:
-    """Return a batch in sequences where a recurrent network learns from it."""
+    """Return a batch in sequences for a recurrent network."""
     if not isinstance(network, RecurrentActorCritic):
         return batch
     return batch.in_sequences(sequence_length(batch.num_samples, longest))
@@ -190,7 +190,7 @@ def _finals(
 def _evaluated(
     policy: ActorCritic, critic: ActorCritic, observation: Tensor, finals: Finals
 ) -> Evaluated:
-    """Return what networks without a state make of observations # [B, T + 1, ...]."""
+    """Return the results of networks without a state for observations # [B, T + 1, ...]."""
     samples = observation[:, :-1].flatten(0, 1)
     outputs = policy.policy_outputs(samples)
     value = critic.values(observation.flatten(0, 1)).view(observation.shape[:2])

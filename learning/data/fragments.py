@@ -1,7 +1,7 @@
 """Off-policy data: fragments side by side, and how they are saved.
 
-Off-policy algorithms mix trajectories of several rounds and policy versions, so a batch is no round
-any more: it is equally long fragments, each column with the version it was made by.
+Off-policy algorithms mix trajectories of several rounds and policy versions, so a batch is no
+round: it consists of equally long fragments, each column with its policy version.
 
 Legend: T steps; B environments of all its trajectories; F truncated episodes.
 """
@@ -28,7 +28,7 @@ _KEPT: Schema = {
     "log_prob": Column(),
     "policy_version": Column(np.dtype(np.int64)),
 }
-"""The columns of a trajectory that are learned from, and the version of each environment's."""
+"""The columns of a trajectory for learning, and the version of each environment's column."""
 _STATE: Schema = {"recurrent_state": _OPEN}
 """One more of recurrent policies."""
 
@@ -54,7 +54,7 @@ def in_actor_order(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
 
 
 def fragments_of(trajectory: Trajectory) -> Experience:
-    """Return what is kept of a trajectory; the arrays are its own."""
+    """Return the kept part of a trajectory; the arrays are copies."""
     version = np.full(trajectory.num_envs, trajectory.policy_version, np.int64)
     given = trajectory.arrays | {"policy_version": version}
     return Experience(**{name: given[name] for name in _kept(given)})
@@ -69,10 +69,10 @@ def encoded(fragments: Experience) -> bytes:
 
 
 def decoded(data: bytes) -> Experience:
-    """Return what `encoded` was given, in memory of its own.
+    """Return the decoded fragments, in their own memory.
 
     Raises:
-        ValueError: The bytes are no such encoding.
+        ValueError: The bytes are not a valid encoding.
     """
     payload = codec.decode(data, max_bytes=MAX_BYTES)
     frame = payload.arrays.get("frame", np.zeros(0))
@@ -89,7 +89,7 @@ def fragments_from(arrays: Mapping[str, Array]) -> Experience:
     """
     kept = _kept(arrays)
     checked(arrays, kept)
-    # The order of a trajectory's, so that what is saved again has the same bytes.
+    # In a trajectory's order, so that a second save has the same bytes.
     found = Experience(**{name: arrays[name] for name in kept})
     seen, last = found.observation.shape[2:], found.final_observation.shape[1:]
     if seen != last:

@@ -17,11 +17,11 @@ _ALL_ROWS = slice(None)
 
 
 class ShuffledMinibatches:
-    """The minibatches of some passes over a batch, in the order they are to be used.
+    """The minibatches of some passes over a batch, in order of use.
 
     N samples make ceil(N / minibatch_size) minibatches per pass, of sizes that differ by at most
-    one: every sample is used once per pass and no step is taken on a tiny rest. Where a batch has
-    sequences, all of this is true of them, and minibatches have observations # [n, L, O].
+    one: every sample is used once per pass, and no step uses a tiny remainder. If a batch has
+    sequences, the same holds for them, and minibatches have observations # [n, L, O].
     """
 
     def __init__(
@@ -34,16 +34,16 @@ class ShuffledMinibatches:
         normalise: bool = False,
         rows: slice = _ALL_ROWS,
     ) -> None:
-        """Nothing is drawn until they are asked for.
+        """Draw nothing until the first request.
 
         Args:
             batch: The samples.
             num_epochs: Passes.
             minibatch_size: Most samples of a minibatch.
             generator: On the CPU; one permutation is drawn from it at the start of each pass.
-            normalise: Whether to normalise the advantages of each minibatch by themselves. That
-                the batch's were before makes no difference: it is undone.
-            rows: Which of each minibatch's samples to yield; advantages are normalised over all.
+            normalise: Whether to normalise the advantages of each minibatch separately. An earlier
+                normalisation over the batch has no effect: it is undone.
+            rows: The samples of each minibatch to yield; advantages are normalised over all.
         """
         self._batch = batch
         self._num_epochs = num_epochs
@@ -55,14 +55,14 @@ class ShuffledMinibatches:
         self._rows = rows
 
     def sizes(self) -> Iterator[int]:
-        """Yield how many samples each minibatch has, those of other rows included."""
+        """Yield the number of samples of each minibatch, other rows included."""
         whole = self._whole_bounds()
         return (end - start for _ in range(self._num_epochs) for start, end in whole)
 
     def tensors(self) -> Iterator[Columns[Tensor]]:
         """Yield them."""
         for order in self.orders():
-            # Gathering a whole pass at once leaves nothing but views to each step.
+            # After gathering a whole pass at once, each step needs only views.
             ours, ends = self._ours(order), [end for _, end in self._bounds()[:-1]]
             parts = [field.tensor_split(ends) for field in self._gathered(order, ours)]
             observations = _gathered_observations(self._batch.observation, ours, ends)
@@ -149,8 +149,8 @@ def _advantages(batch: Columns[Tensor], order: Tensor, count: int, *, normalise:
         advantage = _normalised(advantage, count, batch.sequence_length)
     if "weight" not in batch.arrays:
         return advantage
-    # Weighted last: the mean that normalising takes off must not reach samples of weight 0, which
-    # are actions the policy would never take, and where its log-probability is steepest.
+    # Weighted last: the mean subtracted by normalising must not reach samples of weight 0. They are
+    # actions that the policy would never take, where its log-probability is steepest.
     return advantage * batch.weight.index_select(0, order)
 
 

@@ -1,8 +1,8 @@
 """The running statistics that belong to one policy version: of observations and of returns.
 
 They are learned like the weights and travel with them: a version is published with the statistics
-of all rounds before it, acts with these, and is updated with these. What is never changed in place
-can be shared by versions.
+of all rounds before it, acts with these, and is updated with these. Statistics are never changed in
+place, so versions can share them.
 
 Legend: O numbers per observation, F of them normalised, the last ones; T steps; B environments.
 """
@@ -27,7 +27,7 @@ VARIANCE_FLOOR = 1e-8
 CleanRL uses."""
 _OBSERVATIONS, _RETURNS = "observation_moments.", "return_moments."
 PRESENT = "normalisation."
-"""Before their names in the state of a learner that has a second version of them."""
+"""Prefix of their names in the state of a learner with a second version of them."""
 """Prefix of saved moments' names."""
 
 
@@ -35,14 +35,14 @@ PRESENT = "normalisation."
 class ObservationNormaliser:
     """Normalised observations for a policy; before the first round they are only bounded.
 
-    Where they begin with images, these are left as they are.
+    Images at their beginning are left unchanged.
     """
 
     moments: RunningMoments  # of [F]
     bound: float
     """Largest absolute value of a normalised number."""
     mask_size: int = 0
-    """How many of the last numbers are a mask of actions, and left as they are."""
+    """Number of last numbers that are a mask of actions, and left unchanged."""
 
     def after(self, trajectories: Sequence[Trajectory]) -> Self:
         """Return the statistics with every observation of `trajectories` that was acted on."""
@@ -51,9 +51,9 @@ class ObservationNormaliser:
         return replace(self, moments=self.moments.including(np.concatenate(rows)))
 
     def apply(self, observation: Tensor) -> Tensor:
-        """Return what the policy sees of `observation` # [..., O], as float32.
+        """Return the policy's view of `observation` # [..., O], as float32.
 
-        The same operations in the same order as in `ObservationScale`, so the same bits.
+        Operations and their order are those of `ObservationScale`, so the bits are the same.
         """
         mean, scale = (torch.from_numpy(a).to(observation.device) for a in self.mean_and_scale())
         numbers = observation[..., -len(mean) :].sub(mean).mul_(scale)
@@ -63,7 +63,7 @@ class ObservationNormaliser:
         return torch.cat((observation[..., : -len(mean)].float(), numbers), -1)
 
     def mean_and_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return what is taken off observations and what they are then multiplied with # [F]."""
+        """Return the offset that is subtracted from observations, and the factor after it # [F]."""
         scale = 1.0 / np.sqrt(self.moments.variance + VARIANCE_FLOOR)
         if not self.moments.count:
             scale = np.ones_like(scale)
@@ -74,11 +74,11 @@ class ObservationNormaliser:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RewardScaler:
-    """Rewards over the running standard deviation of the discounted return.
+    """Rewards divided by the running standard deviation of the discounted return.
 
     The scale belongs to the learner alone: actors report raw rewards, and so does the run's record.
     A round's own returns count before its rewards are scaled, as in Gymnasium's `NormalizeReward`.
-    A return goes on where its episode does, from fragment to fragment.
+    A return continues with its episode, from fragment to fragment.
     """
 
     moments: RunningMoments  # of [1]
@@ -143,14 +143,14 @@ S = TypeVar("S", ObservationNormaliser, RewardScaler)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Normalisation:
-    """The statistics of one version, None for what is left as it is."""
+    """The statistics of one version, None for data that is not normalised."""
 
     observations: ObservationNormaliser | None = None
     rewards: RewardScaler | None = None
 
     @classmethod
     def initial(cls, environment: EnvironmentSpec, rule: CommonHyperparameters) -> Self:
-        """Return what a job starts with: statistics of nothing, and none at all of images."""
+        """Return a new job's statistics: of no data yet, and None for images."""
         size = environment.observation.num_numbers
         return cls(
             observations=ObservationNormaliser(
@@ -168,7 +168,7 @@ class Normalisation:
         )
 
     def after(self, trajectories: Sequence[Trajectory]) -> Self:
-        """Return the statistics with a round's trajectories, in an order that is always the same.
+        """Return the statistics with a round's trajectories, in a fixed order.
 
         Sums of floats depend on their order, so equal runs need equal orders.
         """
@@ -178,11 +178,11 @@ class Normalisation:
         )
 
     def seen(self, observation: Tensor) -> Tensor:
-        """Return what the policy sees of `observation`."""
+        """Return the policy's view of `observation`."""
         return self.observations.apply(observation) if self.observations else observation
 
     def scaled(self, reward: Tensor) -> Tensor:
-        """Return what the learner makes of `reward`."""
+        """Return the learner's scaled `reward`."""
         return self.rewards.apply(reward) if self.rewards else reward
 
     def payload(self) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]:
@@ -194,7 +194,7 @@ class Normalisation:
         return arrays, {"observation_clip": repr(self.observations.bound)}
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return a copy of everything needed to go on exactly, by name."""
+        """Return a copy of everything needed to resume exactly, by name."""
         parts = {_OBSERVATIONS: self.observations, _RETURNS: self.rewards}
         return {
             prefix + name: array
@@ -218,7 +218,7 @@ class Normalisation:
         )
 
     def begun_from(self, arrays: Mapping[str, NDArray[np.generic]]) -> Self:
-        """Return these statistics with the moments of another job's state, as far as it has them.
+        """Return these statistics with the moments of another job's state, if it has them.
 
         Raises:
             ValueError: Observations are normalised in one of the two jobs only, or others.

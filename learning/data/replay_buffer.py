@@ -2,11 +2,11 @@
 
 Luo et al., "IMPACT: Importance weighted asynchronous architectures with clipped target networks",
 ICLR 2020, section 3.2 and algorithm 1. With N = K = 1 it is IMPALA's queue: every batch once, in
-the order it came.
+order of arrival.
 
 Trajectories wait until they fill a batch; the batch then waits, *fresh*, until it is drawn for the
-first time and enters the buffer. The buffer's N places bound what is replayed, never what is used
-at all: a fresh batch is not lost however many there are.
+first time and enters the buffer. The buffer's N places limit only replays: no fresh batch is lost,
+however many there are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from shared.trajectory.columns import Array, Experience, side_by_side
 from shared.trajectory.trajectory import Trajectory
 
 _WAITING = -1
-"""In the saved uses: trajectories that do not fill a batch yet."""
+"""Marks, among the saved uses, trajectories that do not fill a batch yet."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -31,7 +31,7 @@ class BufferedBatch:
 
     fragments: Experience
     uses: int
-    """How often it has been drawn; 1 says that it was fresh when it was drawn last."""
+    """Number of draws; at 1 the batch was fresh when last drawn."""
 
 
 class ReplayBuffer:
@@ -62,23 +62,23 @@ class ReplayBuffer:
         return bool(self._batches)
 
     def add(self, trajectories: Sequence[Trajectory]) -> None:
-        """Take in trajectories in this order; what fills a batch becomes one."""
+        """Add trajectories in this order; they become a batch once they fill it."""
         for trajectory in trajectories:
             self._waiting.append(fragments_of(trajectory))
             if sum(part.num_steps for part in self._waiting) >= self._batch_size:
                 self.flush()
 
     def flush(self) -> None:
-        """Make a batch of what waits, however little; of nothing, none."""
+        """Make a batch of the waiting trajectories, however few; none without any."""
         if self._waiting:
             self._batches.append(BufferedBatch(fragments=side_by_side(self._waiting), uses=0))
             self._waiting = []
 
     def draw(self) -> BufferedBatch:
-        """Return the batch that was used least, the oldest of these: fresh ones come first.
+        """Return the least used batch, the oldest of equals: fresh batches come first.
 
-        The K-th draw of a batch is its last. A fresh batch that finds N others in the buffer puts
-        the oldest of them out.
+        The K-th draw of a batch is its last. A fresh batch evicts the oldest if the buffer holds N
+        others.
 
         Raises:
             RuntimeError: There is none.
@@ -94,7 +94,7 @@ class ReplayBuffer:
         return batch
 
     def state(self) -> dict[str, Array]:
-        """Return a copy of all it holds, as arrays by name; observations of bytes compressed."""
+        """Return a copy of the contents as arrays by name; byte observations are compressed."""
         parts = [(batch.fragments, batch.uses) for batch in self._batches]
         if self._waiting:
             parts.append((side_by_side(self._waiting), _WAITING))
@@ -103,10 +103,10 @@ class ReplayBuffer:
         return {"uses": np.array([uses for _, uses in parts], np.int64), **held(fragments)}
 
     def restored(self, arrays: Mapping[str, Array]) -> Self:
-        """Return a buffer of these sizes that goes on from what `state` returned.
+        """Return a buffer of these sizes that continues from what `state` returned.
 
         Raises:
-            ValueError: The arrays are not such.
+            ValueError: The arrays are not a valid state.
         """
         rest = dict(arrays)
         uses = _counts("uses", rest)

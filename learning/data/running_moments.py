@@ -1,4 +1,4 @@
-"""Mean and variance of all data seen so far, kept up batch by batch.
+"""Mean and variance of all data so far, updated batch by batch.
 
 Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 variances", Stanford STAN-CS-79-773, 1979, section 2: the result is that of one pass over
@@ -59,7 +59,7 @@ class RunningMoments:
         return self.joined(len(rows), mean, np.square(exact - mean).sum(axis=0))
 
     def joined(self, num_rows: int, mean: NDArray[np.float64], m2: NDArray[np.float64]) -> Self:
-        """Return the moments of the rows so far and of others that have these, # [F] each."""
+        """Return the moments of the rows so far and of others with these moments, # [F] each."""
         count = self.count + num_rows
         share, step = num_rows / count, mean - self.mean
         return type(self)(

@@ -1,8 +1,8 @@
 """A gradient step's inputs: the columns of a minibatch, tensors or NumPy's arrays.
 
-A batch is the same of all samples of an update, in an order that does not depend on when
-trajectories arrived: one environment after the other, each in time order. It may have `weight`
-[n] float32 besides, what advantages are multiplied with after they are normalised.
+A batch has the same columns for all samples of an update, in an order that does not depend on when
+trajectories arrived: one environment after the other, each in time order. It may also have `weight`
+[n] float32, the factors of the normalised advantages.
 
 Legend: n samples; O numbers per observation; D distribution parameters.
 """

@@ -1,4 +1,4 @@
-"""Fragments as a recurrent network sees them: rows to learn from, states included.
+"""Fragments as a recurrent network sees them: rows with states.
 
 One pass over whole fragments, from the states in which they began, gives the state before each
 step. On-policy the weights are those that acted. Sequences of any length can then begin at any
@@ -41,14 +41,15 @@ def remembered(
     ended: Tensor,
     finals: Finals,
 ) -> Evaluated:
-    """Return the rows of fragments, and what the network makes of them.
+    """Return the rows of fragments, and the network's results for them.
 
     Args:
-        network: Goes through them from the states that the acting policy was in.
+        network: Runs through them from the acting policy's states.
         observation: As the network sees them # [B, T + 1, O]
         first_state: Before the first step # [B, S]
         ended: Whether an episode ended with step t, however # [B, T] bool
-        finals: What truncated episodes ended with: their values go on with the episode's state.
+        finals: Last observations of truncated episodes: their values continue from the episode's
+            state.
     """
     fresh = torch.ones_like(observation[..., :1])  # [B, T + 1, 1]
     fresh[:, 1:, 0] = ended.to(fresh.dtype)

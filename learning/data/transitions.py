@@ -1,8 +1,9 @@
-"""SAC's replay: the newest steps, each with what followed it, in a ring of rows.
+"""SAC's replay: the newest steps, each with its successor, in a ring of rows.
 
-A row is a step as a critic learns from it: the observation, the one after it, the action, the
-reward, and whether anything follows (0 where the episode terminated, else 1). An episode that a
-time limit cut goes on: its last step's next observation is the true last one, before the reset.
+A row is a step as a critic learns from it: the observation, the next observation, the action, the
+reward, and whether anything follows (0 where the episode terminated, else 1). An episode cut by a
+time limit counts as continuing: its last step's next observation is the true last one, before the
+reset.
 
 Legend: T steps; B environments; F truncated episodes; O, A sizes; W numbers of a row, 2 O + A + 2.
 """
@@ -37,7 +38,7 @@ def transitions(experience: Experience) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """Where the columns of a row are."""
+    """Positions of a row's columns."""
 
     observation_size: int
     action_size: int
@@ -64,7 +65,7 @@ class RowColumns:
 
     @property
     def goes_on(self) -> int:
-        """Whether the episode does."""
+        """Whether the episode continues."""
         return self.reward + 1
 
     @property
@@ -74,10 +75,10 @@ class RowColumns:
 
 
 class Replay:
-    """The newest `capacity` rows of all that were ever added, which are counted from 0."""
+    """The newest `capacity` of all rows ever added, which are counted from 0."""
 
     def __init__(self, *, width: int, capacity: int) -> None:
-        self._rows = np.empty((capacity, width), np.float32)  # pages are taken as they are filled
+        self._rows = np.empty((capacity, width), np.float32)  # pages are allocated when filled
         self.added = 0
         """Rows ever added."""
 
@@ -97,14 +98,14 @@ class Replay:
         return self._rows.shape[1]
 
     def add(self, rows: Rows) -> None:
-        """Add rows # [N, W]; the oldest make room."""
+        """Add rows # [N, W]; they replace the oldest."""
         kept = rows[-self.capacity :]
         start = self.added + len(rows) - len(kept)
         self._rows[self._places(start, start + len(kept))] = kept
         self.added += len(rows)
 
     def between(self, start: int, end: int) -> Rows:
-        """Return a copy of rows `start` to `end`, all of which are kept # [end - start, W]."""
+        """Return a copy of rows `start` to `end`, which must be kept # [end - start, W]."""
         if not self.first <= start <= end <= self.added:
             raise ValueError(f"rows {start} to {end} are not kept: {self.first} to {self.added}")
         return self._rows[self._places(start, end)]

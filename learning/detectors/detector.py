@@ -1,4 +1,4 @@
-"""The seam of what is measured at the new policy after every update, for the scaler to go by.
+"""The seam for measurements of the new policy after every update, as input of the scaler.
 
 A new detector is a file with a class of this form, and a line in `registry.py`.
 """
@@ -15,13 +15,13 @@ from shared.contracts.rounds import Curvature
 from shared.trajectory.columns import Columns
 
 Measurement = Curvature | Mapping[str, float]
-"""A curvature, which scaling policies go by, or other numbers by name, which each round's record
-has among its stats as `measured_{name}`."""
+"""A curvature, which scaling policies use, or other numbers by name, which each round's record has
+among its stats as `measured_{name}`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateStart:
-    """Where an update began: the policy that made its samples."""
+    """An update's start: the policy that made its samples."""
 
     parameters: Tensor  # [P], in the network's layout
     step_sizes: Tensor  # [P], what Adam multiplied a gradient with, but for one common factor
@@ -34,14 +34,14 @@ class PolicySamples:
     batch: Columns[Tensor]
     """The samples learned from, with the weights in their advantages."""
     rule: LossRule | None = None
-    """The loss of that update; None where nobody asks for it."""
+    """The loss of that update; None if no detector needs it."""
     start: UpdateStart | None = None
-    """Where the update of an on-policy algorithm began; None before its first step was taken."""
+    """Start of an on-policy algorithm's update; None before its first step."""
 
 
 class Detector(Protocol):
     """Measures a policy; changes neither it nor the samples, nor any global random state."""
 
     def measure(self, policy: ActorCritic, samples: PolicySamples) -> Measurement | None:
-        """Return what the samples say of the present policy; None where they say nothing."""
+        """Measure the present policy on the samples; None if they allow no measurement."""
         ...
