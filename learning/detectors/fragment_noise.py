@@ -1,4 +1,4 @@
-"""How much the gradients of single fragments differ: how many fragments an update is worth.
+"""Variance of gradients between fragments: the number of fragments that an update can use.
 
 With the gradients g_i of n fragments at the policy that made them, before any step, where every
 ratio is 1:
@@ -9,9 +9,9 @@ unbiased estimates of the variance of one fragment's gradient and of the true gr
 norm (McCandlish et al., arXiv 1812.06162, appendix A.1, with fragments as samples: steps inside one
 are correlated). `T / G2` is the noise scale in fragments.
 
-The norm is the one in which a step of Adam is a plain gradient step: `|g|^2 = sum_j p_j g_j^2` with
+In this norm a step of Adam is a plain gradient step: `|g|^2 = sum_j p_j g_j^2` with
 Adam's `p = 1 / (sqrt(v) + epsilon)`. With `x = p^(1/2) y` the step `-p dL/dx` is `-dL/dy` in y, and
-`|dL/dy|^2` is this. v is known before the samples are, so that the estimates stay unbiased.
+`|dL/dy|^2` is this. v is known before the samples, so the estimates stay unbiased.
 """
 
 import torch
@@ -26,19 +26,19 @@ from shared.contracts.rounds import FEWEST_FRAGMENTS, GradientNoise
 from shared.trajectory.columns import Columns
 
 _PARAMETERS_AT_ONCE = 2**20
-"""Small networks' fragments are differentiated together, which is twice as fast; of large ones it
-would take memory, and no less time."""
+"""Fragments of small networks are differentiated together, which is twice as fast; for large
+networks it would take more memory, and no less time."""
 
 
 def fragment_noise(
     network: ActorCritic, batch: Columns[Tensor], start: UpdateStart
 ) -> GradientNoise | None:
-    """Return T and G2 of the surrogate where an update began.
+    """Return T and G2 of the surrogate at an update's start.
 
     Args:
-        network: Stays as it is; its present parameters do not matter.
+        network: Unchanged; its present parameters do not matter.
         batch: The update's samples, of which up to `NOISE_TRAJECTORIES` fragments are compared:
-            the estimates stand for the same whatever their number.
+            the estimates do not depend on their number.
         start: Parameters and step sizes before the update.
 
     Returns:

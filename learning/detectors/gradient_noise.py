@@ -7,7 +7,7 @@ round's trajectories, the big one all of them together, so
     |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b),    S = (|G_b|^2 - |G_B|^2) / (1/b - 1/B),
 
 |G_b|^2 being its mean over the trajectories. KungFu (Mai et al., OSDI 2020) averages both over time
-before it divides, which is the scaling policy's business.
+before it divides, which the scaling policy does.
 """
 
 import math
@@ -34,13 +34,13 @@ def trajectory_noise(
     """Return the noise of the surrogate's gradient at the present policy.
 
     At most `NOISE_TRAJECTORIES` trajectories are compared, each by the same number of its steps.
-    Steps of one trajectory are alike, so what they say of the variance depends on how many of them
-    there are: that must not change with the number of actors, nor with the detector's samples.
+    Steps of a trajectory are correlated, so the estimated variance depends on their number. This
+    number must not change with the number of actors, nor with the detector's samples.
 
     Args:
         network: The policy.
         batch: The round's samples.
-        num_trajectories: Compare no more than these; None for the most.
+        num_trajectories: Most to compare; None for the maximum.
     """
     length = batch.num_samples // batch.num_trajectories
     wanted = min(NOISE_TRAJECTORIES, num_trajectories or NOISE_TRAJECTORIES)
@@ -80,7 +80,7 @@ def gradient_noise(gradients: Iterator[Tensor], *, batch_size: int) -> GradientN
 def _gradients(
     network: ActorCritic, batch: Columns[Tensor], indices: Sequence[Tensor]
 ) -> Iterator[Tensor]:
-    """Yield the surrogate's gradient # [P] over some samples after the other."""
+    """Yield the surrogate's gradient # [P] over each choice of samples."""
     parameters = leaves(network, policy_only=True)
     for some in indices:
         chosen = some.to(batch.observation.device)

@@ -1,4 +1,4 @@
-"""How strongly the objective curves at the new policy: the paper's detector.
+"""Curvature of the objective at the new policy: the paper's detector.
 
 Extreme eigenvalues of the Hessian of the policy surrogate objective (Nitro paper, section 5.1), in
 the convention of a function to be maximised and over the policy's parameters only; a job's
@@ -28,7 +28,7 @@ from shared.contracts.rounds import Curvature
 from shared.trajectory.columns import Columns
 
 FIRST_PROBE_SEED = 0
-"""Of the first starting vector: the same in every round, so that rounds differ by their data only.
+"""Of the first starting vector: the same in every round, so that rounds differ only in their data.
 """
 
 
@@ -36,7 +36,7 @@ class HessianDetector:
     """Measures both ends of a Hessian's spectrum, and the gradient noise: a `Detector`."""
 
     def __init__(self, rule: DetectorRule) -> None:
-        """Take a job's rule: of which objective, and how many samples and products to spend."""
+        """Set the job's rule: objective, number of samples and number of products."""
         self._rule = rule
 
     def measure(self, policy: ActorCritic, samples: PolicySamples) -> Curvature | None:
@@ -52,7 +52,7 @@ class HessianDetector:
         choice = chosen_samples(batch, self._rule, policy.distribution)
         chosen = choice.on(batch.observation.device)
         minibatch = picked(batch, chosen.indices)
-        # Of the whole loss the values' part curves without advantages, too.
+        # The values' part of the whole loss has curvature even without advantages.
         if self._rule.objective != "total_loss" and not bool(minibatch.advantage.any()):
             return None
         function = _objective_function(
@@ -156,7 +156,7 @@ def _objective_function(
 
 
 class _ReplayedProduct:
-    """Products with an objective's Hessian, from the second on out of a recording."""
+    """Products with an objective's Hessian; all after the first replay a recording."""
 
     def __init__(self, objective: Objective, recording: Recorder) -> None:
         self._objective = objective

@@ -3,9 +3,9 @@
 The Lanczos iteration (Golub & Van Loan, "Matrix Computations", 4th ed., section 10.1) with full
 reorthogonalisation: in m products it finds an orthonormal basis Q of a Krylov space and the
 tridiagonal T = Q^T A Q, whose extreme eigenvalues approach those of A from inside. Plain Lanczos
-loses orthogonality and repeats converged eigenvalues; against that every new vector is
-orthogonalised against all old ones, after the two that it overlaps with have been taken off it: a
-second time for all that is large ("twice is enough", Parlett 1998, section 6.9).
+loses orthogonality and repeats converged eigenvalues; to prevent this, every new vector is
+orthogonalised twice: first against the two vectors that it overlaps with, then against all ("twice
+is enough", Parlett 1998, section 6.9).
 
 A start may lean towards a direction in which the matrix is expected to be large; with a good guess
 it needs fewer products than a random one (decision 019).
@@ -22,11 +22,11 @@ from torch import Tensor
 MatVec = Callable[[Tensor], Tensor]
 
 _FIRST_CHECK = 3
-"""Fewest products before convergence is looked at; fewer say nothing about both ends."""
+"""Fewest products before the convergence check; fewer do not describe both ends."""
 _LEAN = 0.1
 """Length of what is added along the lean to a random start of length 1, which has about
-1 / sqrt(size) along any direction. More saves few products, and would let an end that the lean has
-no part in come later."""
+1 / sqrt(size) along any direction. More would save few products, and delay an end without a
+component along the lean."""
 _BREAKDOWN = 1e-6
 """The Krylov space counts as exhausted when a new vector is this much shorter than A's scale.
 
@@ -39,7 +39,7 @@ would never be found otherwise."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanczosResult:
-    """Extreme eigenvalues as far as the products allowed to find them."""
+    """Extreme eigenvalues, as accurate as the number of products allowed."""
 
     lambda_max: float
     lambda_min: float
@@ -68,7 +68,7 @@ def extreme_eigenvalues(
 
     Stops when the residual (see `LanczosResult`) is not above `tolerance`, when the Krylov space is
     exhausted (the values are then exact, up to parts of A the start has no component in), or after
-    `max_matvecs` products, in which case `residual` says how far it got.
+    `max_matvecs` products, in which case `residual` is its accuracy.
 
     Args:
         matvec: v -> A v, both # [size] `dtype`. May reuse one output buffer.
@@ -76,7 +76,7 @@ def extreme_eigenvalues(
         max_matvecs: Most products.
         tolerance: Relative residual that is good enough.
         seed: Of the random start, drawn on the CPU from a generator of its own.
-        lean: A direction the start leans towards, whatever its length. # [size]
+        lean: A direction that the start leans towards, of any length. # [size]
         device: Where vectors live.
         dtype: Of the vectors; coefficients are float64.
 
@@ -124,7 +124,7 @@ def _probe(size: int, seed: int) -> Tensor:
 def _lean(start: Tensor, towards: Tensor) -> None:
     """Add `_LEAN` of a vector of any length to `start`, of length 1, in place."""
     length = towards.norm()
-    # Not a branch on the number, which a GPU would have to be waited for: 0 over 1 is 0.
+    # No branch on the number, which would wait for a GPU: 0 over 1 is 0.
     start += _LEAN * towards / torch.where(length > 0, length, 1.0)
     start /= start.norm()
 
@@ -132,15 +132,15 @@ def _lean(start: Tensor, towards: Tensor) -> None:
 def _orthogonalised(vector: Tensor, basis: Tensor) -> tuple[float, float, Tensor]:
     """Return `vector`'s component along the last row of `basis`, and what is orthogonal to all.
 
-    Between the two stands the length of the latter.
+    The length of the latter is the middle value.
     """
     along = []
-    # In exact arithmetic nothing lies along any but the last two.
+    # In exact arithmetic only the last two have a component.
     for rows in (basis[-2:], basis):
         components = rows @ vector
         vector = torch.addmv(vector, rows.t(), components, alpha=-1.0)
         along.append(components[-1])
-    # Together: each number asked for by itself would be a wait for the GPU.
+    # Together: each separate read would wait for the GPU.
     first, second, length = torch.stack((*along, vector.norm())).tolist()
     return first + second, length, vector
 
@@ -159,7 +159,7 @@ def _ritz(
     result = LanczosResult(
         lambda_max=float(values[-1]),
         lambda_min=float(values[0]),
-        # Each to its own size: what is made of the two is their quotient, whose error is the sum.
+        # Each relative to its own size: the result is their quotient, whose error is the sum.
         residual=float((residuals / sizes.clip(_SMALL_END * radius)).mean()) if radius > 0 else 0.0,
         matvecs=len(diagonal),
     )

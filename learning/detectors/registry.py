@@ -1,4 +1,4 @@
-"""Detectors by the name that a job's `detector.name` gives."""
+"""Detectors by name, for a job's `detector.name`."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ DETECTORS: dict[str, Callable[[DetectorRule], Detector]] = {
 
 
 def build_detector(rule: DetectorRule) -> Detector:
-    """Return the detector a job asks for.
+    """Return a job's detector.
 
     Raises:
         ValueError: There is none of that name.

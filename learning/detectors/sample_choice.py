@@ -1,11 +1,11 @@
-"""Which of a batch's samples the curvature is measured over, and how much each of them counts.
+"""The choice of a batch's samples for the curvature, and the weight of each.
 
 At ratio 1 the Hessian is a mean over samples of A (H + g g^T), taken through the network: A the
 advantage, g and H the gradient and Hessian of log pi by the distribution parameters. A few samples
 carry most of it, so samples are drawn in proportion to |A| (|g|^2 + c), without
-replacement, and each counts for the others that it was drawn in place of (Horvitz and Thompson,
-JASA 47, 1952). g is that of the outputs in the batch: of the policy before the update, or what
-stands in its place off-policy. Any outputs would do; near ones draw better. Decision 024.
+replacement, and weighted by the inverse of its chance (Horvitz and Thompson, JASA 47, 1952). g is
+taken at the outputs in the batch: those of the policy before the update, or their substitute
+off-policy. Any outputs would be valid; closer outputs have less variance. Decision 024.
 """
 
 from typing import NamedTuple, Self
@@ -25,21 +25,22 @@ a sample can count for whose g has grown since."""
 class SampleChoice(NamedTuple):
     """Some of a batch's samples, in its order.
 
-    The mean of weight * x over them is that of x over all, averaged over the starts of a drawing.
+    The mean of weight * x over them equals the mean of x over all, averaged over a drawing's
+    starts.
     """
 
     indices: Tensor
-    """Where they are in the batch # [n] int64."""
+    """Indices in the batch # [n] int64."""
     weights: Tensor
-    """How much each counts # [n] float32, 1 where all count alike."""
+    """Weight of each # [n] float32, 1 if all weights are equal."""
 
     @classmethod
     def alike(cls, indices: Tensor) -> Self:
-        """Return samples that all count alike."""
+        """Return samples of equal weight."""
         return cls(indices, torch.ones(len(indices)))
 
     def on(self, device: torch.device) -> Self:
-        """Return the choice where the batch is."""
+        """Return the choice on the batch's device."""
         return type(self)(self.indices.to(device), self.weights.to(device))
 
 
@@ -48,11 +49,11 @@ def chosen_samples(
 ) -> SampleChoice:
     """Return the samples a rule takes from a batch, on the CPU.
 
-    Of the whole loss they are spread evenly: its values' part bends whatever advantages are.
+    For the whole loss they are spread evenly: its values' part has curvature at any advantages.
 
     Args:
         batch: The round's samples.
-        rule: How many, of how many trajectories, and how.
+        rule: Number of samples and trajectories, and the method.
         distribution: Of the actions.
         start: As in `systematic`; another one draws other samples.
     """
@@ -63,10 +64,10 @@ def chosen_samples(
         return SampleChoice.alike(available[evenly_spread(len(available), rule.num_samples)])
     advantage, bend = (part[available] for part in _advantages_and_bends(batch, distribution))
     sizes = advantage.abs() * bend
-    if not torch.isfinite(sizes).all():  # a policy that diverged, as the Hessian will tell
+    if not torch.isfinite(sizes).all():  # a diverged policy, which the Hessian will reveal
         return SampleChoice.alike(available[evenly_spread(len(available), rule.num_samples)])
     chances = inclusion_probabilities(sizes, rule.num_samples)
-    # In this order what bends alike, and the same way, is drawn in proportion, too.
+    # In this order samples of similar curvature and sign are also drawn in proportion.
     order = torch.argsort(advantage.sign() * bend, stable=True)
     chosen = order[systematic(chances[order], start=start)].sort().values
     weights = len(chosen) / (len(available) * chances[chosen])
@@ -86,7 +87,7 @@ def _advantages_and_bends(
 ) -> tuple[Tensor, Tensor]:
     """Return A and |g|^2 + c of all samples, both # [N] float64, on the CPU."""
     with torch.no_grad():
-        # All of it on the CPU, so that a GPU's other last digits draw no other samples.
+        # On the CPU, so that a GPU's rounding does not change the drawn samples.
         outputs, action = batch.outputs.cpu(), batch.action.cpu()
         squared = distribution.terms(outputs, outputs, action).score.double().square().sum(1)
         return batch.advantage.double().cpu(), squared + _EVEN_PART * squared.mean()
@@ -130,12 +131,12 @@ def inclusion_probabilities(sizes: Tensor, wanted: int) -> Tensor:
 def systematic(chances: Tensor, *, start: float = 0.5) -> Tensor:
     """Return samples drawn at even distances along the sum of their chances, in order # [n] int64.
 
-    Of neighbours, as many are drawn as their chances together say: the order stratifies.
+    Neighbours are drawn in proportion to their total chance: the order stratifies.
 
     Args:
         chances: Of each sample, from 0 to 1, those below 1 adding up to a whole number.
             # [N] float64
-        start: Where along the sum the first one lies, above 0 and below 1.
+        start: Position of the first draw along the sum, above 0 and below 1.
     """
     certain = chances >= 1.0
     ends = torch.where(certain, 0.0, chances).cumsum(0)

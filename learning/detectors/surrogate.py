@@ -1,4 +1,4 @@
-"""Functions of a network's parameters that a detector looks at, and their Hessians.
+"""Functions of a network's parameters for detectors, and their Hessians.
 
 The policy surrogate objective is
 
@@ -37,8 +37,8 @@ class Objective:
 
         Args:
             network: Its parameters stay as they are.
-            function: Returns a number # [], given those it is a function of.
-            policy_only: Whether these are the policy's parameters, or all.
+            function: Returns a number # [], given its parameters.
+            policy_only: Whether its parameters are only the policy's, or all.
         """
         parameters = leaves(network, policy_only=policy_only)
         self._leaves = tuple(parameters.values())
@@ -50,7 +50,7 @@ class Objective:
                 function(parameters),
                 self._leaves,
                 create_graph=True,
-                materialize_grads=True,  # a network of one's own may have some that it never uses
+                materialize_grads=True,  # a user's own network may have unused parameters
             )
 
     def gradient(self) -> Tensor:
@@ -81,7 +81,7 @@ def leaves(
     """Return a network's parameters by name, free log-standard deviations last, for autograd.
 
     Args:
-        network: Whose.
+        network: Their network.
         policy_only: Leave out those of the value function alone.
         flat: Take other values # [P], in the network's layout, in place of the present ones.
     """
@@ -102,10 +102,10 @@ def surrogate(
     action: Tensor,
     advantage: Tensor,
 ) -> Tensor:
-    """Return L # [] with theta0 = theta: what is looked at are its derivatives.
+    """Return L # [] with theta0 = theta, for its derivatives.
 
     Args:
-        network: How parameters make a policy.
+        network: Maps parameters to a policy.
         parameters: theta.
         observation: # [N, ...]
         action: # [N, A] or [N] int64

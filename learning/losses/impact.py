@@ -10,10 +10,10 @@ With mu the policy that acted, pi' the target policy and c `importance_clip`, pe
     + kl_coefficient * KL(pi' || pi)
 
 averaged over the minibatch; A is rho times V-trace's advantage and v its target, both of pi' versus
-mu. The second form of the ratio shows what it is: PPO's ratio, to a reference that is the target
-policy, but no less likely than mu / c. A term whose coefficient is 0 is left out: 0 x infinity
-would be NaN. Luo et al., "IMPACT: Importance weighted asynchronous architectures with clipped
-target networks", ICLR 2020, section 3.1.
+mu. The second form shows that this is PPO's ratio with another reference: the target policy,
+bounded below by mu / c. A term whose coefficient is 0 is left out: 0 x infinity would be NaN. Luo
+et al., "IMPACT: Importance weighted asynchronous architectures with clipped target networks", ICLR
+2020, section 3.1.
 """
 
 import math
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def reference_log_prob(
     target_log_prob: "Tensor", behaviour_log_prob: "Tensor", *, importance_clip: float
 ) -> "Tensor":
-    """Return log max(pi', mu / c), which the ratio is taken to; all # [n].
+    """Return log max(pi', mu / c), the ratio's reference; all # [n].
 
     >>> half, tenth = torch.tensor([0.5]).log(), torch.tensor([0.1]).log()
     >>> reference_log_prob(half, tenth, importance_clip=2.0).exp().tolist()

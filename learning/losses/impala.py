@@ -40,7 +40,7 @@ class ImpalaRule:
 
     @property
     def sums_samples(self) -> bool:
-        """Whether samples are added up; else their mean is taken."""
+        """Whether to sum over samples instead of averaging."""
         return self.hyperparameters.loss_reduction == "sum"
 
     def loss(

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Term(Generic[Array]):
-    """One term of a minibatch's loss, at some answers of the network."""
+    """One term of a minibatch's loss, at some outputs of the network."""
 
-    gradient: Array  # derivative by the answers, of their shape, coefficients included
+    gradient: Array  # derivative by the outputs, of their shape, coefficients included
     stats: Array  # [S], means over the samples of the term's parts, without coefficients
 
 
 class LossRule(Protocol):
-    """An algorithm's loss, apart from the samples; a value that another process can be sent.
+    """An algorithm's loss, without the samples; a value that can be sent to another process.
 
     `loss` defines it, for autograd. The two terms are the same function with its derivative in
-    closed form: what training runs on, and tests hold against the definition.
+    closed form. Training uses the terms; tests compare them with the definition.
     """
 
     policy_stats: ClassVar[tuple[str, ...]]
@@ -40,7 +40,7 @@ class LossRule(Protocol):
 
     @property
     def sums_samples(self) -> bool:
-        """Whether the loss of a minibatch is the sum of its samples', and not their mean."""
+        """Whether the loss of a minibatch is the sum over its samples, not the mean."""
         ...
 
     def loss(
@@ -56,7 +56,7 @@ class LossRule(Protocol):
             outputs: The new policy's distribution parameters. # [n, D]
             value: The new values. # [n]
             minibatch: The samples.
-            distribution: What `outputs` parametrise.
+            distribution: Parametrised by `outputs`.
         """
         ...
 
@@ -78,7 +78,7 @@ class LossRule(Protocol):
 class MinibatchLoss(Generic[Array]):
     """A rule's loss over one minibatch: a `SplitLoss`.
 
-    Its stats are known when both gradients have been asked for.
+    Its stats are known after both gradients.
     """
 
     _policy: Term[Array]

@@ -32,7 +32,7 @@ def clipped_policy(
 
     Args:
         outputs: The network's, of the new policy. # [n, D]
-        minibatch: `log_prob` is what the ratio is taken to, `outputs` what the KL is from.
+        minibatch: `log_prob` is the ratio's reference, `outputs` the KL's.
         distribution: What outputs parametrise.
         clip: Half-width of the interval the ratio is clipped to.
         entropy_coefficient: Weight of the bonus.
@@ -43,7 +43,7 @@ def clipped_policy(
     ratio = xp.exp(new.log_prob - minibatch.log_prob)
     kept = ratio.clip(1.0 - clip, 1.0 + clip)
     unclipped, clipped = minibatch.advantage * ratio, minibatch.advantage * kept
-    # Where the clipped branch is the smaller one, the sample does not move the policy.
+    # If the clipped branch is the smaller, the sample does not move the policy.
     by_log_prob = xp.where(unclipped > clipped, 0.0, unclipped)
     gradient: Array = new.score * (by_log_prob * (-1.0 / n))[:, None]
     if kl_coefficient:
@@ -68,7 +68,7 @@ def weighted_log_prob(
 
     Args:
         outputs: The network's, of the new policy. # [n, D]
-        minibatch: `outputs` is what the KL among the stats is from.
+        minibatch: `outputs` is the reference of the KL among the stats.
         distribution: What outputs parametrise.
         weight: Of each sample.
         entropy_coefficient: Weight of the entropy bonus.

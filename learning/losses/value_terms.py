@@ -37,7 +37,7 @@ def clipped_step(
     # A value within the limit is kept to the last bit, so that both errors are equal then.
     kept = xp.minimum(xp.maximum(value, before - limit), before + limit)
     kept_error = (kept - target) ** 2
-    # Where the clipped value's error is the larger one, the sample does not move the value.
+    # If the clipped value's error is the larger, the sample does not move the value.
     still = kept_error > squared_error
     gradient: Array = xp.where(still, 0.0, error) * (coefficient / len(value))
     losses = 0.5 * xp.maximum(squared_error, kept_error)

@@ -1,1 +1,1 @@
-"""Steps that several processes, the ranks, take together: GPUs that share each minibatch."""
+"""Gradient steps shared by several processes, the ranks: GPUs that share each minibatch."""

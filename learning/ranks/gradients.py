@@ -2,8 +2,7 @@
 
 Rank r of W has the rows r, r + W, r + 2 W, ... of every minibatch. Its gradient counts for as many
 samples as it has, and the sum over all ranks is that of the whole: one sum a step, of the gradient
-and the stats together. What follows it (the norm, the cut, Adam) every rank does by itself, on
-equal bits.
+and the stats together. Every rank does the rest (norm, clipping, Adam) by itself, on equal bits.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,10 +33,10 @@ class RankGradients(Generic[Array]):
 
         Args:
             own: Of this rank's rows.
-            add_up: Puts the sum over all ranks in place of each one's part.
+            add_up: Replaces each rank's part by the sum over all ranks.
             rule: The loss.
             like: Of the gradient's form # [P].
-            sizes: Samples of each whole minibatch, in the order they are asked for.
+            sizes: Samples of each whole minibatch, in order of use.
         """
         self._own: GradientSource[Columns[Array]] = own
         self._add_up = add_up

@@ -1,7 +1,7 @@
 """A group of processes, the *ranks*, that compute on one batch: sums over all, copies of the first.
 
 Ranks are numbered from 0. All call the same operations in the same order. Every rank gets the same
-bits of a sum: each part of it is added up in one place and copied from there.
+bits of a sum: each part is summed in one place and copied from there.
 """
 
 import os
@@ -22,7 +22,7 @@ from shared.trajectory.columns import Columns
 
 
 class _Work(Protocol):
-    """An operation under way."""
+    """An operation in progress."""
 
     def wait(self) -> object: ...
 
@@ -94,7 +94,7 @@ class RankGroup:
         like: Tensor,
         sizes: Iterator[int],
     ) -> GradientSource[Columns[Array]]:
-        """Return the gradients of all ranks together, given what computes this one's."""
+        """Return the gradients of all ranks together, given this rank's source."""
         return RankGradients(own, self.add_up, rule=rule, like=like, sizes=sizes)
 
     @property
@@ -128,7 +128,7 @@ class RankGroup:
 def _gloo(store: FileStore, rank: int, size: int, timeout: timedelta) -> _Backend:
     # Torch's stubs have other names than its library.
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-    # The default is whatever address the machine's name stands for.
+    # The default is the address that the machine's name resolves to.
     options._devices = [ProcessGroupGloo.create_device(hostname=_LOOPBACK)]
     options._timeout = timeout
     return cast(_Backend, ProcessGroupGloo(store, rank, size, options))

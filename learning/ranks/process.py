@@ -1,8 +1,8 @@
-"""A rank that follows the learner: takes part in its updates until the learner hangs up.
+"""A rank that follows the learner and takes part in its updates until the connection closes.
 
-It keeps nothing between two updates. For each it is told what to build and which loss to use, gets
-parameters, moments and samples from rank 0, takes all steps as rank 0 does, and answers with a
-digest of what came of them.
+It keeps nothing between two updates. For each update it receives the form of the network and the
+loss, then parameters, moments and samples from rank 0. It takes the same steps as rank 0, and
+answers with a digest of the result.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankWork:
-    """One update, but for the numbers that follow it through the group."""
+    """One update, without the tensors that follow through the group."""
 
     form: NetworkForm
     rule: LossRule
@@ -66,7 +66,7 @@ class RankWork:
     adam_steps: int
     """Taken before."""
     generator: bytes
-    """State of what orders are drawn from."""
+    """State of the generator that draws orders."""
     columns: tuple[Column, ...]
 
 
@@ -88,7 +88,7 @@ class RankFailed:
 
     why: str
     of_others: bool
-    """Whether it could not go on because another rank did not."""
+    """Whether it stopped because another rank did."""
 
 
 RankAnswer = RankReady | RankDone | RankFailed
@@ -96,7 +96,7 @@ RankAnswer = RankReady | RankDone | RankFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlace:
-    """Where a rank belongs."""
+    """A rank's place in a group."""
 
     rank: int
     size: int
@@ -108,7 +108,7 @@ class RankPlace:
 
     @property
     def device(self) -> torch.device:
-        """Where the rank computes: ranks on GPUs have one each."""
+        """The rank's device: ranks on GPUs have one each."""
         return torch.device("cuda", self.rank) if self.on_gpu else torch.device("cpu")
 
     def group(self) -> RankGroup:
@@ -128,7 +128,7 @@ class RankPlace:
 
 
 def columns_of(batch: Columns[Tensor]) -> Iterator[tuple[Column, Tensor]]:
-    """Yield the tensors of a batch and what to say of them."""
+    """Yield the tensors of a batch and their descriptions."""
     for name, value in batch.arrays.items():
         yield Column(name=name, shape=tuple(value.shape), dtype=value.dtype), value
 
@@ -159,7 +159,7 @@ class Follower:
         """Take all steps of an update.
 
         Raises:
-            RankGroupError: Another rank did not go on.
+            RankGroupError: Another rank stopped.
         """
         steps = self._steps(work.form)
         for flat in flats_of(steps.adam):
@@ -193,9 +193,9 @@ class Follower:
 
 
 def follow(learner: Connection, place: RankPlace) -> None:
-    """Be a rank until the learner hangs up; what a new process runs.
+    """Be a rank until the learner closes the connection; the main function of a new process.
 
-    What comes over the connection is our own parent's: nobody else can write to it.
+    Messages on the connection come from this process's parent: no other process can write to it.
     """
     # Ctrl-C reaches the whole group: the learner decides, and its end ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -209,7 +209,7 @@ def follow(learner: Connection, place: RankPlace) -> None:
         while (work := _next(learner)) is not None:
             learner.send(follower.take_part(work))
     except Exception as error:
-        # The boundary of the process: the learner tells of it.
+        # The boundary of the process: the learner reports it.
         of_others = isinstance(error, RankGroupError)
         why = str(error) if of_others else traceback.format_exc()
         learner.send(RankFailed(why, of_others))

@@ -45,7 +45,7 @@ from shared.trajectory.columns import Columns
 _LOG = logging.getLogger(__name__)
 
 _BLAME_S = 2.0
-"""How long to look for the rank that began when an operation of all has failed."""
+"""How long to look for the first failed rank after an operation of all has failed."""
 _END_S = 5.0
 """How long a process may take to end when killed."""
 
@@ -65,7 +65,7 @@ class _Member:
     """Its last message before it gave up."""
 
     def listen(self, timeout_s: float) -> RankAnswer | None:
-        """Return what it says next; None if it says nothing in time, or has ended."""
+        """Return its next message; None without one in time, or if it has ended."""
         try:
             answer: RankAnswer | None = self.line.recv() if self.line.poll(timeout_s) else None
         except (OSError, EOFError):
@@ -75,7 +75,7 @@ class _Member:
         return answer
 
     def fault(self) -> str | None:
-        """Return what went wrong with it, unless it is another rank that did not go on."""
+        """Return its failure, unless it only stopped because of another rank."""
         if self.failed is None:
             self.listen(0.0)
         if self.failed is not None:
@@ -126,7 +126,7 @@ class Ranks:
         return tuple(member.process.pid or 0 for member in self._members)
 
     def start(self) -> None:
-        """Start the other ranks, without waiting for them; does nothing where all of them run.
+        """Start the other ranks, without waiting for them; do nothing if all of them run.
 
         Raises:
             OSError: The system has no processes or pipes to give.
@@ -179,12 +179,12 @@ class Ranks:
     def lead(
         self, work: RankWork, here: Callable[[RankGroup], dict[str, float]], adam: FlatAdam
     ) -> dict[str, float]:
-        """Have all ranks take part in an update; whatever goes wrong, they are ended.
+        """Have all ranks take part in an update; after any failure they are ended.
 
         Args:
-            work: What to tell the others.
-            here: Takes part as rank 0, and returns what came of it.
-            adam: What `here` steps: the others have to come to the same bits.
+            work: The message to the others.
+            here: Takes part as rank 0, and returns its result.
+            adam: Stepped by `here`: the others must reach the same bits.
 
         Raises:
             RankLostError: A rank did not do its part; it is named.
@@ -230,7 +230,7 @@ class Ranks:
         )
 
     def _compare(self, expected: str) -> None:
-        """Wait until all ranks are done; raise `RankLostError` unless all came to these bits."""
+        """Wait until all ranks are done; raise `RankLostError` unless all have these bits."""
         for member in self._members:
             answer = member.listen(self._timeout_s)
             if not isinstance(answer, RankDone):
@@ -242,7 +242,7 @@ class Ranks:
                 )
 
     def _blame(self, error: Exception) -> str:
-        """Return which rank began, after an operation of all has failed."""
+        """Return the first failed rank, after an operation of all has failed."""
         give_up_at = time.monotonic() + _BLAME_S
         while True:
             faults = [fault for member in self._members if (fault := member.fault())]
@@ -274,7 +274,7 @@ class RankedSteps:
         Args:
             steps: Of this process, rank 0.
             ranks: The others.
-            form: What the others build the network from.
+            form: The others build the network from it.
         """
         self._steps = steps
         self._ranks = ranks
@@ -295,7 +295,7 @@ class RankedSteps:
         """Do as `NetworkSteps.take` does.
 
         Raises:
-            RankLostError: A rank did not do its part; parameters and moments are of no use.
+            RankLostError: A rank did not do its part; parameters and moments are unusable.
         """
         columns = [*columns_of(batch)]
         work = RankWork(
@@ -315,9 +315,9 @@ class RankedSteps:
         return self._ranks.lead(work, here, self.adam)
 
     def scalars(self) -> dict[str, bool | int | float | str]:
-        """Return what is to be saved beside the optimiser."""
+        """Return the state to save beside the optimiser."""
         return self._steps.scalars()
 
     def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
-        """Go on from what `scalars` returned, among others."""
+        """Continue from what `scalars` returned, among others."""
         self._steps.load_scalars(scalars)

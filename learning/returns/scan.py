@@ -1,8 +1,8 @@
 """Linear recurrences along time in a logarithmic number of array operations.
 
-A loop over the steps of a fragment spends its time on starting a thousand tiny operations. The scan
-of Hillis and Steele, "Data parallel algorithms", Communications of the ACM 29(12), 1986, doubles in
-every operation how many steps a partial result spans: 10 operations for 1,024 steps, on a CPU and
+A loop over the steps of a fragment spends its time on launching a thousand tiny operations. The
+scan of Hillis and Steele, "Data parallel algorithms", Communications of the ACM 29(12), 1986,
+doubles the span of a partial result in every operation: 10 operations for 1,024 steps, on a CPU and
 on a GPU.
 """
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from learning.arrays import Array, namespace
 
 _REACH_MAX = 1e18
-"""Only carries above 1 get there. Its square is still a number: infinity times 0 would be none."""
+"""Only carries above 1 reach it. Its square is still finite: infinity times 0 would be NaN."""
 
 
 def carried_back(start: Array, carry: Array) -> Array:
@@ -20,8 +20,8 @@ def carried_back(start: Array, carry: Array) -> Array:
     A single step is returned as it is, not copied.
 
     Args:
-        start: What each step begins with. # [T, ...]
-        carry: How much of the next step's result comes on top, as a rule below 1. # [T, ...]
+        start: Each step's own term. # [T, ...]
+        carry: Factor of the next step's result, usually below 1. # [T, ...]
 
     >>> import numpy as np
     >>> carried_back(np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.0, 0.9]))
@@ -29,7 +29,7 @@ def carried_back(start: Array, carry: Array) -> Array:
     """
     xp, x, reach, span = namespace(start), start, carry, 1
     while span < len(start):
-        # x_t holds the steps t to t + span - 1, and reach_t what of x_{t + span} they hand on.
+        # x_t holds the steps t to t + span - 1, and reach_t is the factor of x_{t + span}.
         added = reach[: len(x) - span] * x[span:]
         x = xp.concatenate((x[:-span] + added, x[-span:]))
         reach = (reach[:-span] * reach[span:]).clip(-_REACH_MAX, _REACH_MAX)

@@ -1,10 +1,10 @@
-"""Work that is told to a GPU once and then repeated: CUDA graphs.
+"""Work that is recorded once on a GPU and then replayed: CUDA graphs.
 
-A gradient step of a small network is about a hundred kernels of a microsecond or two each. Started
-one by one they take Python ten times as long as they run; recorded, they start together.
+A gradient step of a small network is about a hundred kernels of a microsecond or two each. Launched
+one by one they take Python ten times as long as they run; recorded, they launch together.
 
-Recorded work reads and writes the memory it was recorded with, and numbers that Python knew then
-stay as they were: what changes from one time to the next has to be in tensors that stay.
+Recorded work reads and writes the memory it was recorded with, and Python's numbers stay constant:
+values that change between replays must be in tensors that stay.
 """
 
 import functools
@@ -21,10 +21,10 @@ IDLE_BYTES_MAX = 512 << 20
 
 
 class Recorder(Protocol):
-    """Makes work repeatable at less than its price."""
+    """Makes repeated work cheaper."""
 
     def record(self, work: Work) -> Work:
-        """Return what does `work` each time it is called, without its answer; it is not done now.
+        """Return a function that does `work` on each call, without its result; do not call it now.
 
         Work must have been done once before, so that its kernels are loaded.
         """
@@ -41,7 +41,7 @@ def _own_stream() -> torch.cuda.Stream:
 
 
 class Unrecorded:
-    """Does the work anew each time, for work that no graph can hold: a `Recorder`."""
+    """Repeats the work itself, for work that no graph can hold: a `Recorder`."""
 
     def record(self, work: Work) -> Work:
         """Return the work."""
@@ -65,7 +65,7 @@ class CudaGraphs:
 
 @contextmanager
 def recorder(device: torch.device) -> Iterator[Recorder | None]:
-    """Yield what records work for a device, None where that gains nothing.
+    """Yield a recorder of work for a device, None where that gains nothing.
 
     On a GPU everything within the context runs on a stream of its own.
 
@@ -82,7 +82,8 @@ def recorder(device: torch.device) -> Iterator[Recorder | None]:
             yield CudaGraphs()
     finally:
         before.wait_stream(stream)
-        # A recording's memory is its own: torch keeps it when the recording is gone, and the next
-        # one cannot have it. Without this a job takes more and more until the GPU is full.
+        # A recording has its own memory: torch keeps it after the recording is gone, and the next
+        # recording cannot use it. Without this a job takes more and more memory until the GPU is
+        # full.
         if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > IDLE_BYTES_MAX:
             torch.cuda.empty_cache()

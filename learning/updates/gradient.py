@@ -1,4 +1,4 @@
-"""A gradient as a value: what whoever computes it hands to whoever steps along it."""
+"""A gradient as a value: passed from its source to the optimiser."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ class GradientSource(Protocol[S_contra]):
 
 
 class Group(Protocol):
-    """Processes that take the same steps, each with gradients of its own rows."""
+    """Processes that take the same steps, each with gradients over its own rows."""
 
     @property
     def rows(self) -> slice:
-        """Which rows of each minibatch are this process's."""
+        """This process's rows of each minibatch."""
         ...
 
     def of_all(
@@ -51,6 +51,6 @@ class Group(Protocol):
             own: Of this process's rows.
             rule: The loss.
             like: Of the gradient's form # [P].
-            sizes: Samples of each whole minibatch, in the order they are asked for.
+            sizes: Samples of each whole minibatch, in order of use.
         """
         ...

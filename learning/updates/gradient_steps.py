@@ -1,9 +1,9 @@
 """Gradient steps in a row, one per minibatch: a source's gradients, applied by an optimiser.
 
-On the CPU each step is finished, and looked at, before the next begins. On a GPU the host would
-spend most of its time waiting for one step's numbers and telling the next one's kernels: there the
-GPU decides by itself whether a step is taken, adds the numbers up, and steps are replayed from a
-recording. Minibatches of one size share one.
+On the CPU each step is finished and checked before the next begins. On a GPU the host would spend
+most of its time waiting for a step's numbers and launching the next step's kernels. So the GPU
+itself decides whether to take a step, sums the numbers, and replays steps from a recording.
+Minibatches of one size share a recording.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ class StepsTaken:
     without any."""
     num_taken: int
     num_skipped: int
-    """Steps left out because a number was not finite."""
+    """Steps skipped because a number was not finite."""
 
     def stats(self, rule: LossRule, *, samples_per_step: float) -> dict[str, float]:
         """Return `num_minibatches` and, of these, `skipped_steps`, as a round's record has them.
@@ -75,7 +75,7 @@ def take_steps(
 def take_watched_steps(
     minibatches: Iterable[S], adam: FlatAdam, source: GradientSource[S]
 ) -> StepsTaken:
-    """Take one step per minibatch, each finished and looked at before the next begins.
+    """Take one step per minibatch, each finished and checked before the next begins.
 
     Args:
         minibatches: In their order.
@@ -86,7 +86,7 @@ def take_watched_steps(
 
 
 def summed_up(steps: Sequence[list[float] | None]) -> StepsTaken:
-    """Return what steps came to that `FlatAdam.apply` took, or left out."""
+    """Return the result of steps that `FlatAdam.apply` took or skipped."""
     taken = [step for step in steps if step is not None]
     means = torch.tensor(taken, dtype=torch.float64).mean(0).tolist() if taken else []
     return StepsTaken(means=tuple(means), num_taken=len(taken), num_skipped=len(steps) - len(taken))
@@ -134,7 +134,7 @@ class _ReplayedSteps:
         self._recordings[size].take(minibatch)
 
     def result(self) -> StepsTaken:
-        """Return what all steps came to, once they are done."""
+        """Return the result of all steps, once they are done."""
         *sums, taken = [0.0] if self._sums is None else self._sums.tolist()
         num_taken = int(taken)
         return StepsTaken(
@@ -153,7 +153,7 @@ class _ReplayedSteps:
 def _by_type(
     given: Columns[Tensor], kept: Columns[Tensor]
 ) -> Iterable[tuple[list[Tensor], list[Tensor]]]:
-    """Return tensors of one type side by side: those are copied by one kernel."""
+    """Return tensors of one type side by side, so that a single kernel copies them."""
     pairs: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     for name, source in given.arrays.items():
         sources, targets = pairs.setdefault(source.dtype, ([], []))

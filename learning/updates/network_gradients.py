@@ -1,6 +1,6 @@
 """Gradients of a loss over minibatches by a whole network, with derivatives in closed form.
 
-`LossRule.loss` and autograd define what they are; tests hold these against that.
+`LossRule.loss` and autograd define them; tests compare the two.
 """
 
 from typing import Generic, Protocol

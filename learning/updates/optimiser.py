@@ -1,4 +1,4 @@
-"""Adam over a network's flat parameters, with gradients it refuses and gradients it shortens."""
+"""Adam over a network's flat parameters; it skips non-finite gradients and clips long ones."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from learning.arrays import Floats
 from learning.updates.gradient import Gradient
 
 _BETA2 = 0.999
-"""Decay of the moments, as everybody has them."""
+"""Decay of the moments: the usual values."""
 
 TotalSquare = Callable[[float], float]
 """Takes the square of our gradient's length, or NaN, and returns that of the whole gradient's, the
@@ -24,20 +24,20 @@ _ALL = (slice(None),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdamRule:
-    """How steps are taken."""
+    """Settings of a step."""
 
     learning_rate: float
     epsilon: float
     """Added to the root of the second moment."""
     gradient_norm_max: float
-    """Longer gradients are cut to this length; 0 cuts none."""
+    """Norm to which longer gradients are clipped; 0 clips none."""
     beta1: float = 0.9
     """Decay of the first moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdamPart:
-    """Some parameters in a row and their moments, as values that another process can go on from."""
+    """A range of parameters and their moments, as values that another process can continue from."""
 
     flats: tuple[Floats, ...]  # parameters, first and second moments, [P] each
     steps: int
@@ -48,7 +48,7 @@ class AdamPart:
 class FlatAdam:
     """Steps all parameters of one network in one fused operation.
 
-    A step whose loss or gradient is not finite is left out; it changes neither parameters nor
+    A step whose loss or gradient is not finite is skipped; it changes neither parameters nor
     moments.
     """
 
@@ -78,7 +78,7 @@ class FlatAdam:
 
     @classmethod
     def of(cls, part: AdamPart) -> Self:
-        """Return one that goes on from a part, on the CPU and without touching its arrays."""
+        """Return one that continues from a part, on the CPU and without changing its arrays."""
         adam = cls(torch.from_numpy(part.flats[0]).clone(), rule=part.rule)
         for own, given in zip(adam._flats()[1:], part.flats[1:], strict=True):
             own.copy_(torch.from_numpy(given))
@@ -96,7 +96,7 @@ class FlatAdam:
         return AdamPart(flats=flats, steps=self.steps, rule=self._rule)
 
     def take_over(self, *parts: AdamPart) -> None:
-        """Go on from parts that were stepped elsewhere; together they are all parameters."""
+        """Continue from parts that were stepped elsewhere; together they are all parameters."""
         columns = zip(*(part.flats for part in parts), strict=True)
         for flat, pieces in zip(self._flats(), columns, strict=True):
             flat.copy_(torch.from_numpy(np.concatenate(pieces)))
@@ -159,7 +159,7 @@ class FlatAdam:
         return [*values, length]
 
     def apply_unwatched(self, gradient: Gradient) -> Tensor:
-        """Do as `apply` does without the host knowing what came of it, and without a wait.
+        """Do the same as `apply`, without a wait and without the result on the host.
 
         Returns:
             The stats, the gradient's norm before it was cut, and 1; all 0 if the step was left
@@ -182,14 +182,14 @@ class FlatAdam:
         square = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             for piece in self._pieces:
-                # Not `sum`: since Python 3.12 it carries along what rounding takes off, which is
-                # lost where pieces are stepped elsewhere.
+                # Not `sum`: since Python 3.12 it compensates rounding, which is lost if pieces are
+                # stepped elsewhere.
                 square += float(np.dot(gradient[piece], gradient[piece]))
         return square
 
     def _take_step(self, gradient: Tensor, left_out: Tensor | None = None) -> None:
-        # The kernel behind `torch.optim.Adam`: what stands before it takes as long as a whole step
-        # of a small network has for all else.
+        # The kernel behind `torch.optim.Adam`: its Python overhead takes as long as all other work
+        # of a small network's step.
         torch._fused_adam_(
             [self._parameters],
             [gradient],

@@ -75,7 +75,7 @@ class SacSteps:
             adam.steps = int(scalars[f"{name}.adam_step"])
 
     def take(self, rows: Tensor, noises: Tensor) -> dict[str, float] | None:
-        """Take one gradient step of the critics, and of the rest where its turn has come.
+        """Take one gradient step of the critics, and of the rest when it is due.
 
         Args:
             rows: The minibatch. # [N, W]
@@ -128,7 +128,7 @@ class SacSteps:
         return {"targets": self._targets.flat}
 
     def _training_outputs(self, observation: Tensor) -> Tensor:
-        """Return what the policy gives # [N, 2A] where it is to be learned."""
+        """Return the policy's outputs # [N, 2A] for learning."""
         return self.policy.outputs(observation)[0]
 
     def _critic_loss(self, rows: Tensor, noise: Tensor, temperature: float) -> Tensor:
@@ -143,7 +143,7 @@ class SacSteps:
         return half_squared_errors(both, target)
 
     def _target(self, rows: Tensor, soft_value: Tensor) -> Tensor:
-        """Return what the critics are to say of a minibatch's actions # [N], given what follows."""
+        """Return the critics' targets for a minibatch's actions # [N], given the next steps."""
         goes_on = rows[:, self.columns.goes_on]
         return rows[:, self.columns.reward] + self._rule.discount * goes_on * soft_value
 
@@ -152,7 +152,7 @@ class SacSteps:
         self._targets.flat.lerp_(self.critics.flat, self._rule.target_rate)
 
     def _apply(self, name: str, gradient: Tensor, loss: Tensor) -> list[float] | None:
-        """Step along a gradient; return the loss and its length, or None without a step."""
+        """Step along a gradient; return the loss and the norm, or None without a step."""
         stats = loss.detach().reshape(1)
         return self._adams[name].apply(Gradient(flat=gradient, stats=stats))
 

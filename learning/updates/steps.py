@@ -1,4 +1,4 @@
-"""The seam between an algorithm and whoever takes its gradient steps."""
+"""The seam between an algorithm and its gradient steps."""
 
 from collections.abc import Mapping
 from typing import Protocol, TypeAlias
@@ -43,11 +43,11 @@ class Steps(Protocol):
         ...
 
     def scalars(self) -> dict[str, bool | int | float | str]:
-        """Return what is to be saved beside the optimiser."""
+        """Return the state to save beside the optimiser."""
         ...
 
     def load_scalars(self, scalars: Mapping[str, bool | int | float | str]) -> None:
-        """Go on from what `scalars` returned, among others."""
+        """Continue from what `scalars` returned, among others."""
         ...
 
 
@@ -61,5 +61,5 @@ class StepsBuilder(Protocol):
         hyperparameters: GradientHyperparameters,
         /,
     ) -> Steps:
-        """Return the steps that a job's hyper-parameters ask for, without moments."""
+        """Return the steps for a job's hyper-parameters, without moments."""
         ...
