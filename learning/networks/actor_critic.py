@@ -53,7 +53,7 @@ class ActorCritic(nn.Module):
     policy: nn.ModuleList
     """Layers with a weight and a bias each, the one that gives the outputs last."""
     value: nn.ModuleList
-    """The same of the value function; layers shared with the policy are not repeated."""
+    """Layers of the value function; layers shared with the policy are not repeated."""
     log_std: nn.Parameter | None
     """Free log-standard deviations # [A], if they are no outputs of the network."""
     is_ours = True
@@ -73,7 +73,7 @@ class ActorCritic(nn.Module):
         self.value = _zeros(layers_of(value))
         free = spec.head.log_std == "free"
         self.log_std = nn.Parameter(torch.zeros(spec.head.size)) if free else None
-        self.requires_grad_(False)  # whoever differentiates has leaves of its own
+        self.requires_grad_(False)  # derivatives use their own leaves
         self.flatten()
 
     @abstractmethod
@@ -93,7 +93,7 @@ class ActorCritic(nn.Module):
         """
 
     def array_terms(self) -> StepTerms[Floats] | None:
-        """Return the distribution for `differentiate_arrays`; None where only torch will do."""
+        """Return the distribution for `differentiate_arrays`; None if only torch supports it."""
         return None
 
     def differentiate_arrays(
@@ -103,7 +103,7 @@ class ActorCritic(nn.Module):
         raise TypeError(f"{type(self).__name__} is not differentiated in NumPy")
 
     def halves(self) -> tuple[NetworkHalf, NetworkHalf] | None:
-        """Return policy and value function where each could be learned without the other.
+        """Return policy and value function if each could be learned without the other.
 
         The first begins where the flat parameters do, the second where the first ends.
         """
@@ -111,7 +111,7 @@ class ActorCritic(nn.Module):
 
     @property
     def separate_multiplications(self) -> int:
-        """Scalar multiplications per sample on the value function's way forward.
+        """Scalar multiplications per sample in the value function's forward pass.
 
         0 if it shares layers with the policy.
         """
@@ -126,7 +126,7 @@ class ActorCritic(nn.Module):
         """Return the state values # [N] at `observation` # [N, ...]."""
 
     def outputs_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
-        """Return what `policy_outputs` would with these parameters, by name, for autograd."""
+        """Return `policy_outputs` with these parameters, by name, for autograd."""
         raw = forward(self.spec.blocks, self.layers("policy", parameters), observation)
         return self.completed(raw, observation, parameters.get("log_std"))
 
@@ -144,10 +144,10 @@ class ActorCritic(nn.Module):
 
     @abstractmethod
     def values_at(self, parameters: Mapping[str, Tensor], observation: Tensor) -> Tensor:
-        """Return what `values` would with these parameters, by name, for autograd."""
+        """Return `values` with these parameters, by name, for autograd."""
 
     def without_graph(self) -> AbstractContextManager[object]:
-        """Return what gradient steps run in: autograd keeps no book, which makes them faster."""
+        """Return the context of gradient steps: without autograd's bookkeeping they are faster."""
         return torch.inference_mode()
 
     def flatten(

@@ -18,7 +18,7 @@ from shared.policy.blocks import Block
 from shared.policy.spec import PolicySpec
 
 _CHUNK = 512
-"""Observations per pass where no gradient is wanted: a whole batch's activations would be large."""
+"""Observations per pass without a gradient: a whole batch's activations would be large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class _ViewedGradient(FlatGradient):
 
 
 class AutogradActorCritic(ActorCritic):
-    """A subclass says what both parts compute from given parameters."""
+    """A subclass defines both parts as functions of given parameters."""
 
     @abstractmethod
     def both_at(
@@ -66,7 +66,7 @@ class AutogradActorCritic(ActorCritic):
             (raw, raw_value),
             list(parameters.values()),
             (d_outputs[:, :width], d_value),
-            materialize_grads=True,  # a network of one's own may have parameters that it never uses
+            materialize_grads=True,  # a user's own network may have unused parameters
         )
         for name, derivative in zip(parameters, derivatives, strict=True):
             gradient.views[name].copy_(derivative)
@@ -83,7 +83,7 @@ class AutogradActorCritic(ActorCritic):
 
 
 class BlocksActorCritic(AutogradActorCritic):
-    """Two networks of any blocks that share nothing."""
+    """Two networks of any blocks without shared layers."""
 
     def __init__(self, spec: PolicySpec, value: Sequence[Block]) -> None:
         """Lay the network out: see `ActorCritic`."""

@@ -1,4 +1,4 @@
-"""CrossQ's networks: what enters a linear layer is normalised, so that critics need no slow copies.
+"""CrossQ's networks: inputs of linear layers are normalised, so that critics need no slow copies.
 
 Bhatt et al., "CrossQ: batch normalization in deep reinforcement learning for greater sample
 efficiency and simplicity", ICLR 2024, arXiv 1902.05605. The normalisation is that of Ioffe, "Batch
@@ -21,9 +21,9 @@ from shared.policy.blocks import Dense
 _EPSILON = 1e-3
 """Added to variances. This and the next four: the authors' code, and Stable-Baselines3's in JAX."""
 _RATE = 0.01
-"""Part of the way that running statistics go towards those of a minibatch."""
+"""Fraction of the way that running statistics move towards a minibatch's."""
 _WARM_UP = 100_000
-"""Minibatches that are normalised by their own statistics alone."""
+"""Number of first minibatches that are normalised only by their own statistics."""
 _MOST_SCALE = 3.0
 _MOST_SHIFT = 5.0
 """How far a minibatch's deviation and mean may be from the running ones and still be corrected."""
@@ -33,7 +33,7 @@ class NormalisedMlps(FlatMlps):
     """Dense networks of the same sizes with a batch renormalisation before each layer."""
 
     def __init__(self, blocks: Sequence[Dense], *, number: int) -> None:
-        """Lay so many networks of these blocks out, all zero."""
+        """Lay out this many networks of these blocks, all zero."""
         super().__init__(blocks, number=number)
         sizes = [block.inputs for block in blocks] * number
         self.statistics = torch.tensor([0.0, 1.0]).repeat_interleave(sum(sizes))
@@ -46,7 +46,7 @@ class NormalisedMlps(FlatMlps):
         self._running = [layers[start:end] for start, end in pairwise(ends)]
 
     def outputs(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """Return what each network gives, by its running statistics: # [N, outputs] each."""
+        """Return each network's outputs, by its running statistics: # [N, outputs] each."""
         return self._outputs(inputs, training=False)
 
     def training_outputs(self, inputs: Tensor) -> tuple[Tensor, ...]:

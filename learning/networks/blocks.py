@@ -1,4 +1,4 @@
-"""The blocks of `shared.policy.blocks` in torch, with a graph behind them where there is to be one.
+"""The blocks of `shared.policy.blocks` in torch, with or without an autograd graph.
 
 Legend: N samples.
 """
@@ -33,7 +33,7 @@ class Layer:
 
 
 def forward(blocks: Iterable[Block], layers: Sequence[Layer], x: Tensor) -> Tensor:
-    """Return what blocks make of `x` # [N, ...].
+    """Return the outputs of blocks for `x` # [N, ...].
 
     Args:
         blocks: In their order.

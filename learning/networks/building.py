@@ -2,7 +2,7 @@
 
 No shared layers, zero biases at the start, and a Gaussian policy whose log-standard deviations are
 the second half of the policy's outputs (RLlib's form) or a free vector (CleanRL's). For images see
-`learning.networks.conv_network`, for networks of one's own `learning.networks.own_network`.
+`learning.networks.conv_network`, for a user's own networks `learning.networks.own_network`.
 """
 
 import math
@@ -29,7 +29,7 @@ PolicyPayload = tuple[dict[str, NDArray[Any]], dict[str, str]]
 
 Initialisation = Literal["normc", "orthogonal"]
 Place = Literal["hidden", "cells", "policy_output", "value_output"]
-"""Which layer of a network a weight belongs to."""
+"""A weight's layer in a network."""
 
 NORMC_NORMS: dict[Place, float] = {
     "hidden": 1.0,

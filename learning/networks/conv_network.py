@@ -1,10 +1,10 @@
 """The actor-critic network for images: one convolutional trunk for the policy and the value.
 
-As every published Atari result, and RLlib's own, has it: what is seen is worked out once, and the
-policy and the value are one linear layer each on top of it. Images beside other parts have such
-networks each; policy and value then have hidden layers of their own, as Stable-Baselines3's
-`MultiInputPolicy` has them. The layers are those of `shared.policy.blocks`. Pixels are divided by
-255. Gradients are autograd's: convolutions are large enough that a graph costs nothing beside them.
+As in every published Atari result, and in RLlib: features are computed once, and the policy and the
+value are one linear layer each on top of them. Images beside other parts have such networks each;
+policy and value then have hidden layers of their own, as Stable-Baselines3's `MultiInputPolicy` has
+them. The layers are those of `shared.policy.blocks`. Pixels are divided by 255. Gradients are
+autograd's: convolutions are large enough that a graph costs nothing beside them.
 
 Images stay uint8 until they enter the network, which takes a quarter of the memory.
 

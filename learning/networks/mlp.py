@@ -30,7 +30,7 @@ class Trace:
 
 
 def forward(blocks: Sequence[Dense], layers: Sequence[Layer], x: Tensor) -> tuple[Trace, Tensor]:
-    """Run `x` # [N, in] through the network; return what is needed back, and [N, out]."""
+    """Run `x` # [N, in] through the network; return the backward pass's trace, and [N, out]."""
     trace = Trace(inputs=[x])
     for block, layer in zip(blocks[:-1], layers[:-1], strict=True):
         a = functional.linear(trace.inputs[-1], layer.weight, layer.bias)
@@ -107,7 +107,8 @@ _BACKWARD: Mapping[Activation, Callable[[Tensor, Tensor], Tensor]] = {
 
 def _write_weight_gradient(delta: Tensor, h: Tensor, *, out: Tensor) -> None:
     if h.shape[1] < delta.shape[1]:
-        # Narrow inputs: the transposed product is several times faster in every BLAS we have seen.
+        # Narrow inputs: the transposed product is several times faster in every BLAS that was
+        # tested.
         out[...] = (h.T @ delta).T
     else:
         out[...] = delta.T @ h

@@ -1,7 +1,7 @@
 """The passes of `learning.networks.mlp` through one network in NumPy, without torch.
 
-On a CPU NumPy takes a third of the time torch takes to begin an operation, and holds the
-interpreter for as much less. With layers of 64 that is half of a gradient step.
+On a CPU NumPy needs a third of torch's time to begin an operation, and holds the interpreter for
+less time, too. With layers of 64 that is half of a gradient step.
 
 Legend: N samples; O numbers of an observation; L hidden layers; A action size.
 """
@@ -48,7 +48,7 @@ class NetworkHalf:
 
 
 LARGE_PRODUCT = 1 << 20
-"""From this many scalar multiplications of one product on, what a step costs is arithmetic."""
+"""From this many scalar multiplications of one product, arithmetic dominates a step's time."""
 
 Inputs = tuple[Floats, ...]
 """Inputs of each layer in a forward pass: [N, O], then L x [N, out]."""
@@ -133,7 +133,7 @@ def differentiate(observation: Floats, loss: SplitLoss[Floats], at: Parts, *, in
 
 
 def hidden_forward(layers: Sequence[DenseArrays], observation: Floats) -> Inputs:
-    """Return what each layer is given."""
+    """Return each layer's input."""
     inputs = [observation]
     for layer in layers:
         x = np.matmul(inputs[-1], layer.weight.T)

@@ -1,9 +1,9 @@
-"""A torch module that somebody else wrote, as the ONNX graph that actors run.
+"""A user's torch module as the ONNX graph that actors run.
 
 The module is traced in evaluation mode, on a copy on the CPU: neither its mode, nor its gradients,
 nor any random state of the caller changes. `onnx_graph` then runs the graph beside the module, so
-that a module that branches by its input, or draws random numbers, is refused. `traced` leaves that
-out: a module that was checked once is traced again after each update.
+that a module that branches by its input, or draws random numbers, is refused. `traced` skips this
+check: a checked module is traced again after each update.
 
 Legend: N observations, H outputs.
 """
@@ -97,7 +97,7 @@ def _outputs_of(module: nn.Module, seen: Tensor) -> Tensor:
     try:
         with torch.no_grad():
             outputs = module(seen)
-    except Exception as error:  # it is somebody else's code
+    except Exception as error:  # it is the user's code
         raise PolicyError(
             f"{type(module).__name__} failed on observations {tuple(seen.shape)}: {error!s:.300}"
         ) from error

@@ -1,4 +1,4 @@
-"""A network that somebody else wrote, learned as ours are and published as an ONNX graph.
+"""A user's own network, trained like Nitro's and published as an ONNX graph.
 
 A job names it, and never anything to import: the learner was started with what makes it. It is a
 torch module with two submodules, which may share layers:
@@ -85,7 +85,7 @@ class OwnActorCritic(AutogradActorCritic):
             buffer.data = buffer.to(device, dtype if buffer.is_floating_point() else buffer.dtype)
 
     def forward(self, observation: Tensor, parts: tuple[str, ...]) -> tuple[Tensor, ...]:
-        """Return what submodules of the module make of observations."""
+        """Return the outputs of submodules for observations."""
         seen = observation.to(self.flat.dtype)
         return tuple(self.own.get_submodule(part)(seen) for part in parts)
 

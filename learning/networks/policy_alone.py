@@ -1,4 +1,4 @@
-"""A policy alone: what a detector needs of one that is trained elsewhere.
+"""A policy without a value function, for detectors: it is trained elsewhere.
 
 It has no value function and is not trained here; derivatives by its parameters are autograd's.
 """

@@ -1,12 +1,12 @@
-"""The actor-critic network that remembers: dense layers, recurrent cells, and a head each.
+"""The recurrent actor-critic network: dense layers, recurrent cells, and a head each.
 
 Policy and value share the layers up to the cells, as RLlib's networks with `use_lstm` do, so that
-one state serves both. It is unrolled over sequences of rows. A row has all that its outputs follow
-from beside the rows before it::
+one state serves both. It is unrolled over sequences of rows. A row holds all inputs of its outputs,
+except for the rows before it::
 
     fresh | state | observation
 
-Where `fresh` is not 0, the state is the row's own; elsewhere it is what the row before has left.
+Where `fresh` is not 0, the state is the row's own; elsewhere it is the state after the row before.
 The first row of a sequence has a state of its own in any case. Derivatives are autograd's; they
 reach back to the beginning of a sequence, or of an episode in it (truncated backpropagation
 through time).
@@ -83,7 +83,7 @@ class RecurrentActorCritic(AutogradActorCritic):
         encoded = forward(self._encoder, before, seen.flatten(0, 1))
         of_input, of_state = torch.split(core.weight, [cells.inputs, units], 1)
         given = functional.linear(encoded, of_input, core.bias).view(*sequences.shape[:2], -1)
-        begins = (fresh != 0).any(0).flatten().tolist()  # a look each step would cost as much
+        begins = (fresh != 0).any(0).flatten().tolist()  # a check at each step would cost as much
         state, left = own[:, 0], []
         for t, given_t in enumerate(given.unbind(1)):
             if t and begins[t]:

@@ -25,7 +25,7 @@ class FlatMlps:
     """Dense networks of the same sizes in one flat buffer."""
 
     def __init__(self, blocks: Sequence[Dense], *, number: int) -> None:
-        """Lay so many networks of these blocks out, all zero."""
+        """Lay out this many networks of these blocks, all zero."""
         weights = [block.weight_shape for block in blocks]
         shapes = [shape for weight in weights for shape in (weight, weight[:1])] * number
         num_parameters = sum(map(math.prod, shapes))
@@ -51,7 +51,7 @@ class FlatMlps:
         return self.networks[0]
 
     def outputs(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """Return what each network gives for the same inputs: # [N, outputs] each."""
+        """Return each network's outputs for the same inputs: # [N, outputs] each."""
         return tuple(forward(self._blocks, layers, inputs) for layers in self.networks)
 
     def differentiate(self, loss: Tensor) -> Tensor:
