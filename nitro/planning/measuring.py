@@ -25,7 +25,7 @@ from learning.detectors.detector import Detector
 from learning.detectors.registry import build_detector
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.planning.workload import Workload
-from shared.contracts.going_on import longest_episode
+from shared.contracts.going_on import longest_episode, with_agents
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.rollouts import RolloutTask
@@ -96,6 +96,7 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
         if forked is not None:
             leaving.callback(forked.close)
         job = queued(spec)
+        spec = job.spec
         try:
             sampled = sample(job)
         except (UnsupportedEnvironment, RolloutError) as error:
@@ -150,6 +151,7 @@ def queued(spec: JobSpec) -> Job:
         environment = describe(spec.environment_ref)
     except UnsupportedEnvironment as error:
         raise CommandError(str(error)) from error
+    spec = with_agents(spec, environment)
     rule = resolve_for(spec, environment)
     if isinstance(rule, SacHyperparameters):
         rule = rule.model_copy(update={"learning_starts": 0})

@@ -115,8 +115,7 @@ def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
     has at most one actor for each episode, and the most steps that an actor's episodes may have.
     An actor has as many environments as there are agents, unless the job says how many.
     """
-    if spec.envs_per_actor == 1:
-        spec = spec.model_copy(update={"envs_per_actor": environment.agents})
+    spec = with_agents(spec, environment)
     if spec.searches:
         return _searching(spec, environment)
     actors = _actors_of_whole_episodes(spec, environment)
@@ -127,6 +126,13 @@ def resized(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
         fewest = min(actors, spec.actors.min)
         return spec.model_copy(update={"actors": _ranged(spec, fewest, spec.actors.max)})
     return _with_actors(spec, actors)
+
+
+def with_agents(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
+    """Return a job with an environment for each agent, unless it says how many there are."""
+    if spec.envs_per_actor > 1:
+        return spec
+    return spec.model_copy(update={"envs_per_actor": environment.agents})
 
 
 def _searching(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:

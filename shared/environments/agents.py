@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.spaces import Dict, Discrete, MultiDiscrete, Space, Tuple
 
 from shared.environments.parts import MASK
-from shared.environments.spaces import UnsupportedEnvironment
+from shared.environments.spaces import UnsupportedEnvironment, num_choices
 
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 _Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
@@ -65,13 +65,14 @@ class _Game:
     def start(self, agent: str, *, seed: int | None, options: Any) -> tuple[Any, dict[str, Any]]:
         """Return an agent's first observation; the first that asks begins the episode for all."""
         if agent not in self._starts:
+            self._dead = set()
             observations, infos = self.env.reset(seed=seed, options=options)
             self._starts = {
                 name: (self._seen(name, observations), infos.get(name, {}))
                 for name in self.env.possible_agents
             }
             # The last steps of the episode before stay: the others fetch theirs after this reset.
-            self._choices, self._dead = {}, set()
+            self._choices = {}
         return self._starts.pop(agent)
 
     def choose(self, agent: str, action: Any) -> None:
@@ -85,23 +86,33 @@ class _Game:
         """
         if agent not in self._steps:
             self._starts = {}
-            alive = self.env.agents
+            alive = [*self.env.agents]  # a step may change the game's own list
             actions = {name: self._choices.get(name, action) for name in alive}
             observations, rewards, terminated, truncated, infos = self.env.step(actions)
             self._choices = {}
             self._dead |= {name for name in alive if terminated.get(name, False)}
-            over = not self.env.agents
+            # Not every game takes agents that have ended off its list.
+            over = not self.env.agents or all(
+                name in self._dead or truncated.get(name, False) for name in alive
+            )
             self._steps = {
                 name: (
                     self._seen(name, observations),
                     rewards.get(name, 0.0),
                     over and name in self._dead,
                     over and name not in self._dead,
-                    infos.get(name, {}),
+                    self._nothing_forbidden(name)
+                    if over or name in self._dead
+                    else infos.get(name, {}),
                 )
                 for name in self.env.possible_agents
             }
         return self._steps.pop(agent)
+
+    def _nothing_forbidden(self, agent: str) -> dict[str, Any]:
+        """Return the info of an agent that acts no more: a mask, of choices, that forbids none."""
+        size = num_choices(self.env.action_space(agent))
+        return {} if size is None else {MASK: np.ones(size, np.int8)}
 
     def close(self) -> None:
         """Close the environment, once."""
@@ -110,7 +121,7 @@ class _Game:
             self.env.close()
 
     def _seen(self, agent: str, observations: dict[str, Any]) -> Any:
-        if agent in observations:
+        if agent in observations and agent not in self._dead:
             return observations[agent]
         return _nothing(self.env.observation_space(agent))
 

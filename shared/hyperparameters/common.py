@@ -14,9 +14,10 @@ A model's defaults are the preset `paper`. In each algorithm's file `STANDARD` i
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, StrictBool, ValidationInfo, model_validator
 
 from shared.contracts.message import (
+    NEW,
     Message,
     NonNegativeFloat,
     Number,
@@ -123,7 +124,7 @@ class CommonHyperparameters(GradientHyperparameters):
         return Recurrent(cell=self.recurrent, inputs=1, units=self.recurrent_units).state_size
 
     @model_validator(mode="after")
-    def _remembers(self) -> Self:
+    def _remembers(self, info: ValidationInfo) -> Self:
         if self.recurrent == "none":
             return self
         if self.network:
@@ -131,7 +132,7 @@ class CommonHyperparameters(GradientHyperparameters):
                 f"recurrent ({self.recurrent}) is for Nitro's own layers: leave network "
                 f"({self.network}) out"
             )
-        if self.minibatch_size < self.sequence_length:
+        if info.context == NEW and self.minibatch_size < self.sequence_length:
             raise ValueError(
                 f"minibatch_size ({self.minibatch_size}) must hold a sequence of sequence_length "
                 f"({self.sequence_length})"

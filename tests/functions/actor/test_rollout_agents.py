@@ -13,7 +13,7 @@ from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.warm import WarmEnvironments
 from learning.networks.building import build_network, policy_payload
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.job_spec import EnvironmentRef, WrapperRef
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
@@ -27,18 +27,26 @@ LENGTH, DEATH = 5, 3
 
 
 class Parallel:
-    """What PettingZoo calls a parallel environment, without PettingZoo.
+    """A parallel environment as PettingZoo has it, without PettingZoo.
 
     An agent sees its number, the steps so far and the sum of all actions before; it earns its own
-    action, and a tenth of the others'.
+    action, and a tenth of the others'. Its info has a mask of actions while it is alive.
+
+    Args:
+        box: Whether actions are real numbers.
+        uneven: Whether agents differ in their observations.
+        broken: Whether `bob` observes NaN.
+        keeps: Whether it leaves agents that have ended in its list, as some games do.
     """
 
     metadata: dict[str, Any] = {}
 
-    def __init__(self, *, box: bool = False, uneven: bool = False, broken: bool = False) -> None:
+    def __init__(
+        self, *, box: bool = False, uneven: bool = False, broken: bool = False, keeps: bool = False
+    ) -> None:
         self.possible_agents = [*NAMES]
         self.agents: list[str] = []
-        self._uneven, self._broken = uneven, broken
+        self._uneven, self._broken, self._keeps = uneven, broken, keeps
         self._action: Space[Any] = Box(-1.0, 1.0, (1, 1)) if box else Discrete(4)
         self._steps, self._sum, self._begin = 0, 0.0, 0.0
 
@@ -62,7 +70,7 @@ class Parallel:
         if seed is not None:
             self._begin = seed % 100
         self._steps, self._sum = 0, 0.0
-        return self._seen(self.agents), {name: {} for name in self.agents}
+        return self._seen(self.agents), self._masks(self.agents)
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         assert actions.keys() == set(self.agents)
@@ -70,10 +78,21 @@ class Parallel:
         numbers = {name: float(np.sum(action)) for name, action in actions.items()}
         self._steps, self._sum = self._steps + 1, sum(numbers.values())
         rewards = {name: own + 0.1 * (self._sum - own) for name, own in numbers.items()}
-        acted, over = self.agents, self._steps == LENGTH
+        acted, over = [*self.agents], self._steps == LENGTH
         dies = {name: name == "cid" and self._steps == DEATH for name in acted}
-        self.agents = [] if over else [name for name in acted if not dies[name]]
-        return self._seen(acted), rewards, dies, dict.fromkeys(acted, over), {}
+        for name in acted:  # in place, as PettingZoo's own wrapper does
+            if not self._keeps and (over or dies[name]):
+                self.agents.remove(name)
+        return (
+            self._seen(acted),
+            rewards,
+            dies,
+            dict.fromkeys(acted, over),
+            self._masks(self.agents),
+        )
+
+    def _masks(self, agents: list[str]) -> dict[str, Any]:
+        return {name: {"action_mask": np.array([0, 1, 1, 0], np.int8)} for name in agents}
 
     def close(self) -> None:
         pass
@@ -138,7 +157,7 @@ def test_rewards_and_observations_are_those_of_all_actions_together(box: bool) -
     seen, _ = alone.reset(seed=7, options=None)
     for t in range(11):
         for b, name in enumerate(NAMES):
-            expected = seen.get(name, np.zeros(3))
+            expected = seen[name] if name in alone.agents else np.zeros(3)
             np.testing.assert_array_equal(trajectory.observation[t, b], expected)
         taken = np.asarray(trajectory.action[t])
         acts = np.clip(taken, -1, 1).reshape(3, 1, 1).astype(np.float32) if box else taken
@@ -159,10 +178,27 @@ def test_an_episode_ends_for_all_and_the_dead_see_zeros_until_then() -> None:
     np.testing.assert_array_equal(trajectory.terminated | trajectory.truncated, ends)
     np.testing.assert_array_equal(trajectory.terminated[:, 2], ends[:, 2])
     assert not trajectory.terminated[:, :2].any()
-    waits = trajectory.observation[[3, 4, 8, 9], 2]
+    waits = trajectory.observation[[3, 4, 8, 9], 2]  # before the steps after its death
     assert not trajectory.reward[[3, 4, 8, 9], 2].any()
-    assert not waits[[1, 3]].any()
+    assert not waits.any()
     assert trajectory.episode_lengths.tolist() == [LENGTH] * 6
+
+
+def test_a_game_that_keeps_its_dead_in_its_list_ends_too() -> None:
+    usual, keeps = (
+        sampled(ref(keeps=keeps), WarmEnvironments(most=1, watchdog=None))
+        for keeps in (False, True)
+    )
+    assert keeps.episode_lengths.tolist() == [LENGTH] * 6
+    np.testing.assert_array_equal(keeps.terminated[:, :2], usual.terminated[:, :2])
+
+
+def test_masks_in_infos_hold_while_an_agent_lives() -> None:
+    masked = ref().model_copy(update={"wrappers": (WrapperRef(name="ActionMask"),)})
+    trajectory = sampled(masked, WarmEnvironments(most=1, watchdog=None))
+    np.testing.assert_array_equal(trajectory.observation[:3, 2, -4:], [[0, 1, 1, 0]] * 3)
+    np.testing.assert_array_equal(trajectory.observation[3:5, 2, -4:], [[1, 1, 1, 1]] * 2)
+    assert set(trajectory.action[:, :2].flatten().tolist()) <= {1, 2}
 
 
 def test_a_rollout_does_not_depend_on_those_before_it() -> None:
