@@ -278,6 +278,8 @@ class Play:
         envs, space = self._agents, self._agents[0].observation_space
         state = self._policy.new_state(len(envs))
         self.episode_return, self.length, self.broken = 0.0, 0, None
+        if seed is not None:
+            seed_generators(seed)
         rows, ended = np.stack([_seen(env.reset(seed=seed)[0], space) for env in envs]), False
         self.progress += 1
         while not ended and self.broken is None and self.length < self._most_steps:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from nitro.errors import CommandError
 from nitro.local.own_files import named_files
@@ -154,8 +154,13 @@ def _lasts(raw: JsonObject, spec: JobSpec, total_steps: int) -> None:
 def _expected_rounds(spec: JobSpec) -> int:
     """Return about how many rounds a job has; episodes of a search are taken to be long."""
     rounds, steps = spec.stop.max_rounds, spec.stop.max_env_steps
-    rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
-    if steps is None or not isinstance(rule, SearchHyperparameters):
+    if steps is None:
+        return rounds
+    try:
+        rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
+    except ValidationError:  # admission says what is wrong
+        return rounds
+    if not isinstance(rule, SearchHyperparameters):
         return rounds
     return min(rounds, math.ceil(steps / (rule.num_episodes * _EPISODE_STEPS)))
 

@@ -24,8 +24,9 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
 from shared.environments import atari
-from shared.environments.adapters import adapted, has_mask, sampled_action
-from shared.environments.agents import Agent, agents_of, first_agent
+from shared.environments.adapters import FlatAction, adapted, has_mask, sampled_action
+from shared.environments.agents import Agent, agents_of, choose, first_agent
+from shared.environments.bound_action import BoundAction
 from shared.environments.files import known_file
 from shared.environments.games import games_of
 from shared.environments.interface import require_reward, require_start, what_went_wrong
@@ -146,7 +147,7 @@ def describe(
             variables=worth_telling(read),
             keeps_state=why_not is None,
             snapshot_bytes=size,
-            step_s=slow_step_s(env, while_trying),
+            step_s=slow_step_s(env, while_trying) / len(agents_of(env)),
             repeats=repeats,
             draws_globally=draws_globally,
         )
@@ -166,6 +167,7 @@ def _built(
         try:
             agent, env = env.unwrapped, _dressed(ref, _unwrapped(env), raw_rewards=raw_rewards)
             if isinstance(agent, Agent):
+                _refuse_changed_actions(env)
                 bare = (StepLimit(other, spec=env.spec) for other in agent.remaining())
                 agent.others = tuple(_dressed(ref, each, raw_rewards=raw_rewards) for each in bare)
         except UnsupportedEnvironment:
@@ -181,6 +183,20 @@ def _dressed(ref: EnvironmentRef, env: Env, *, raw_rewards: bool) -> Env:
     check_observation_space(ref.env_id, env.observation_space, env.action_space)
     check_action_space(ref.env_id, env.action_space)
     return adapted(env)
+
+
+def _refuse_changed_actions(env: Env) -> None:
+    """Refuse wrappers that change an agent's action by chance: it is worked out more than once.
+
+    Raises:
+        UnsupportedEnvironment: There is one.
+    """
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, ActionWrapper) and not isinstance(env, BoundAction | FlatAction):
+            raise UnsupportedEnvironment(
+                f"wrapper {type(env).__name__} changes actions, which several agents do not support"
+            )
+        env = env.env
 
 
 def _set_variables(ref: EnvironmentRef) -> None:
@@ -218,6 +234,9 @@ def _try_one_step(
         checked_observation(start, env.observation_space)
         with while_trying():
             action = sampled_action(env, np.asarray(start))
+            if len(agents := agents_of(env)) > 1:
+                starts = [start, *(agent.reset()[0] for agent in agents[1:])]
+                choose(agents, [action, *map(sampled_action, agents[1:], starts[1:])])
             observation, reward, terminated, truncated, _ = env.step(action)
         checked_observation(observation, env.observation_space)
         require_reward(reward)

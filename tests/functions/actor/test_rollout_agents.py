@@ -258,3 +258,9 @@ def test_what_is_not_finite_ends_the_rollout() -> None:
 def test_other_games_are_refused(env: EnvironmentRef, why: str) -> None:
     with pytest.raises(UnsupportedEnvironment, match=why):
         describe(env)
+
+
+def test_a_wrapper_that_changes_actions_is_refused() -> None:
+    sticky = WrapperRef(name="StickyAction", kwargs={"repeat_action_probability": 0.25})
+    with pytest.raises(UnsupportedEnvironment, match="StickyAction changes actions"):
+        describe(ref().model_copy(update={"wrappers": (sticky,)}))
