@@ -1,1 +1,1 @@
-"""A local stand-in for AWS Lambda: Invoke API in front, Runtime API behind."""
+"""A local emulator of AWS Lambda: Invoke API in front, Runtime API behind."""

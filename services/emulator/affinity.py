@@ -1,9 +1,9 @@
-"""Which environment an invocation runs on: the one that ran its like, where that costs nothing.
+"""Assigns invocations to environments, preferably the one that last ran a similar event.
 
-A function may keep what it computed for an event, and go on from there with the next event of that
-kind. Lambda promises nothing of the sort. On one machine the few environments are known, so an
-invocation goes to the one that ran its like last, if that is idle or will be next. Nobody waits
-longer for it than for `_PATIENCE` others.
+A function may cache its state after an event and continue from it with the next event of that kind.
+Lambda does not promise affinity. On one machine the few environments are known, so an invocation
+goes to the environment that last ran its kind, if that environment is idle or next to be idle. At
+most `_PATIENCE` later invocations overtake a waiting one.
 """
 
 import json
@@ -15,18 +15,18 @@ from services.emulator.environments.environment import Environment
 from services.emulator.invocation import Invocation
 
 _PATIENCE = 16
-"""Invocations that may overtake the one that waits longest."""
+"""Most invocations that may overtake the longest waiting one."""
 _MOST_KINDS = 4096
 
 
 def kind_of_event(payload: bytes, fields: Sequence[str]) -> str:
-    """Return what is equal for events that are alike in some fields; empty where none are named."""
+    """Return a key that is equal for events with equal `fields`; empty without fields."""
     event = json.loads(payload) if fields else None
     return json.dumps([event.get(name) for name in fields]) if isinstance(event, dict) else ""
 
 
 class Affinity:
-    """Pairs what waits with who idles."""
+    """Pairs waiting invocations with idle environments."""
 
     def __init__(self) -> None:
         self._latest: dict[str, Environment] = {}
@@ -36,8 +36,8 @@ class Affinity:
     def pair(
         self, queue: deque[Invocation], idle: list[Environment]
     ) -> tuple[Invocation, Environment]:
-        """Take an invocation and the environment it is to run on; neither may be empty."""
-        invocation, environment = queue[0], idle[-1]  # the one used last is the warmest
+        """Remove and return an invocation and its environment; neither collection may be empty."""
+        invocation, environment = queue[0], idle[-1]  # the last used environment is the warmest
         patience = _PATIENCE - self._overtaken
         for waiting in islice(queue, max(1, patience)):
             latest = self._latest.get(waiting.kind)

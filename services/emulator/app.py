@@ -1,7 +1,7 @@
 """The emulator: `python -m services.emulator.app`.
 
-Two HTTP servers on one event loop. In front the Invoke API, which unmodified boto3 calls with
-`endpoint_url`; behind it the Runtime API, which unmodified awslambdaric polls.
+Two HTTP servers share one event loop. Unmodified boto3 calls the Invoke API with `endpoint_url`;
+unmodified awslambdaric polls the Runtime API.
 """
 
 import asyncio
@@ -42,23 +42,23 @@ from shared.service.tokens import TokenError
 _logger = logging.getLogger("services.emulator.app")
 
 _KEEP_ALIVE_S = 3600
-"""Idle connections stay: a server that closes one just as its client reuses it loses a request."""
+"""Idle connections stay open: closing one just as its client reuses it would lose a request."""
 _GRACE_S = 5
 
 
 class PortError(Exception):
-    """A setting names an address or port that cannot be had."""
+    """A setting names an address or port that is unavailable."""
 
 
 class Hosted:
     """One function: its environments, its Runtime API, and its part of the Invoke API."""
 
     def __init__(self, settings: Settings, *, name: str = "") -> None:
-        """Wire it and listen; nothing runs yet.
+        """Wire the function and listen; nothing runs yet.
 
         Args:
-            settings: Of this function.
-            name: In the operator's paths, where it is not the first.
+            settings: The function's settings.
+            name: Its name in the operator's paths; empty for the first function.
 
         Raises:
             PortError: An address cannot be listened on.
@@ -98,15 +98,15 @@ class Hosted:
         self.runtime = _server(guarded, http=connections.protocol())
 
     async def serve(self) -> None:
-        """Serve its Runtime API."""
+        """Serve the function's Runtime API."""
         await self.runtime.serve(self.listeners)
 
 
 class Emulator:
-    """Two servers on one event loop, and what runs invocations between them."""
+    """Two servers on one event loop, and the hosted functions between them."""
 
     def __init__(self, settings: Settings) -> None:
-        """Wire it and listen; nothing runs yet.
+        """Wire the servers and listen; nothing runs yet.
 
         Raises:
             TokenError: There is no usable token.
@@ -129,13 +129,13 @@ class Emulator:
         self._front = _server(host_guard(front, hosts=settings.known_hosts), http=HttpToolsProtocol)
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request to the function that its path names, else to the first."""
+        """Pass a request to the function in its path, or to the first function."""
         name = named_in(scope.get("path", ""))
         named = [hosted for hosted in self._hosted if hosted.function_name == name]
         await (named or self._hosted)[0].front(scope, receive, send)
 
     async def serve(self) -> None:
-        """Serve until SIGTERM or SIGINT, then hang up, end all environments and return."""
+        """Serve until SIGTERM or SIGINT; then close connections and end all environments."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -152,9 +152,9 @@ class Emulator:
             await asyncio.wait(needed, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-            # First, and whatever runs: an answer now would pass for the function's own, and a
-            # request that is still taken would be lost. So callers see what they see of a machine
-            # that fails.
+            # Close connections first, even while invocations run: callers would take an answer now
+            # for the function's own, and a newly accepted request would be lost. Callers see the
+            # same as when a machine fails.
             self._front.hang_up()
             for each in self._hosted:
                 each.dispatcher.close()
@@ -208,14 +208,14 @@ def _listen_runtime(settings: Settings) -> list[socket.socket]:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the emulator: there are two on one loop."""
+    """A server that leaves signals to the emulator: two servers share one loop."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     def hang_up(self) -> None:
-        """Accept no more connections, and close those there are without an answer."""
+        """Accept no more connections, and close the open ones without an answer."""
         if self.started:
             for server in self.servers:
                 server.close()
@@ -246,7 +246,7 @@ async def _run(settings: Settings) -> None:
 
 
 def main() -> int:
-    """Run the emulator; returns the exit code."""
+    """Run the emulator and return the exit code."""
     try:
         settings = Settings()
         if settings.log_folder is not None:
@@ -275,7 +275,7 @@ def _refuse(why: str) -> int:
 
 
 def _problems(error: ValidationError) -> str:
-    # Without the values: `variables` may hold secrets.
+    # Values are left out: `variables` may hold secrets.
     return "\n".join(
         f"{PREFIX}{'__'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
         for problem in error.errors(include_url=False, include_input=False, include_context=False)

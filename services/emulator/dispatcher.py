@@ -1,9 +1,9 @@
-"""The dispatcher: which invocation runs when and where, and how it ends.
+"""The dispatcher: queues invocations, assigns them to environments, and ends them.
 
-Invocations wait in one queue, first come first served, until an environment polls. In flight
-(queued or running) there are never more than the concurrency limit: those above it are refused, and
+Invocations wait in one queue, first come, first served, until an environment polls. The number in
+flight (queued or running) never exceeds the concurrency limit: excess invocations are refused, and
 second deliveries wait in a backlog. An accepted invocation ends exactly once: by its response, its
-time-out, or the loss of its environment, unless that declined it.
+time-out, or the loss of its environment. A declined invocation is queued again.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from services.emulator.invocation import (
 
 _logger = logging.getLogger(__name__)
 _MOST_DECLINES = 100
-"""How often one invocation goes on to another environment: more than there are with old code."""
+"""Most environments that may decline one invocation; more than there are with old code."""
 
 
 class Dispatcher:
@@ -56,37 +56,37 @@ class Dispatcher:
         self._closed = False
         self.counts: Counter[str] = Counter()
         self.kept = 0
-        """Environments that stay however long they idle: provisioned concurrency."""
+        """Environments that never expire: provisioned concurrency."""
         self.on_demand: Callable[[], None] = lambda: None
-        """Called when an invocation waits and no environment is idle."""
+        """Called if an invocation waits and no environment is idle."""
 
     @property
     def in_flight(self) -> int:
-        """Invocations accepted and not ended, the backlog aside."""
+        """Number of accepted invocations that have not ended, without the backlog."""
         return len(self._accepted_at)
 
     @property
     def oldest_s(self) -> float:
-        """How long ago the oldest invocation in flight was accepted; 0 when none is in flight."""
-        # Dicts keep their order, and who is accepted first comes first.
+        """Age of the oldest invocation in flight, since it was accepted; 0 without any."""
+        # Dicts keep insertion order: the first accepted invocation comes first.
         first = next(iter(self._accepted_at.values()), None)
         return 0.0 if first is None else perf_counter() - first
 
     @property
     def queued(self) -> int:
-        """Invocations waiting for an environment."""
+        """Number of invocations that wait for an environment."""
         return len(self._queue)
 
     @property
     def backlog(self) -> int:
-        """Second deliveries that wait for the concurrency limit."""
+        """Number of second deliveries that wait for the concurrency limit."""
         return len(self._backlog)
 
     def submit(self, invocation: Invocation) -> None:
         """Accept an invocation.
 
         Raises:
-            ServiceError: The concurrency limit is reached, or the throttle fault struck.
+            ServiceError: The concurrency limit is reached, or the throttle fault occurred.
         """
         if self._faults.throttles() or self.in_flight >= self._concurrency_limit:
             self.counts["throttled"] += 1
@@ -123,10 +123,10 @@ class Dispatcher:
             self.on_demand()
 
     async def next_invocation(self, environment: Environment) -> Invocation | None:
-        """Wait, without limit, for the environment's next invocation; it runs from the return on.
+        """Wait, without limit, for the environment's next invocation; it starts at the return.
 
         Returns:
-            None when the environment is lost or the emulator shuts down.
+            None if the environment is lost or the emulator shuts down.
         """
         loop = asyncio.get_running_loop()
         if self._closed or environment.state is State.LOST:
@@ -140,7 +140,7 @@ class Dispatcher:
         self._watch_idle(environment, poll)
         invocation = await poll
         if invocation is None or environment.invocation is not invocation:
-            return None  # lost between the assignment and now: the invocation is queued again
+            return None  # lost since the assignment: the invocation is queued again
         environment.poll = None
         self._start(environment, invocation)
         return invocation
@@ -165,7 +165,7 @@ class Dispatcher:
 
     def _start(self, environment: Environment, invocation: Invocation) -> None:
         loop = asyncio.get_running_loop()
-        environment.settle_output()  # what it wrote before is not this invocation's
+        environment.settle_output()  # earlier output does not belong to this invocation
         invocation.started_at = perf_counter()
         if environment.served == 0 and invocation.arrived_at < (environment.ready_at or 0.0):
             self.counts["cold_starts"] += 1
@@ -176,7 +176,7 @@ class Dispatcher:
         invocation.timers.append(loop.call_later(self._timeout_s, self._time_out, environment))
         crash_delay_s = self._faults.crash_delay_s()
         if crash_delay_s == 0:
-            self._crash(environment)  # before the event reaches it: a fast function could finish
+            self._crash(environment)  # before it gets the event: a fast function could finish
         elif crash_delay_s is not None:
             timer = loop.call_later(crash_delay_s, self._crash, environment)
             invocation.timers.append(timer)
@@ -197,12 +197,12 @@ class Dispatcher:
         environment.kill()
 
     def respond(self, request_id: str, payload: bytes | None, *, error_type: str | None) -> bool:
-        """End a running invocation with the response or error document its environment sent.
+        """End a running invocation with its environment's response or error document.
 
-        Of one that was too large there is no payload, of a response no error type.
+        An oversized document has no payload; a response has no error type.
 
         Returns:
-            False when no such invocation runs: it timed out, or never was.
+            False if no such invocation runs: it timed out, or never existed.
         """
         environment = self._running.get(request_id)
         if environment is None:
@@ -263,10 +263,10 @@ class Dispatcher:
             environment.poll.set_result(None)
 
     def environment_lost(self, environment: Environment, reason: str) -> None:
-        """End what runs on an environment that is gone; what had not started yet is queued again.
+        """End a lost environment's running invocation; one that had not started is queued again.
 
-        So is what an environment declined. The reason is as Lambda words it, such as "exit status
-        1". Nothing happens the second time.
+        A declined invocation is queued again, too. The reason has Lambda's wording, such as "exit
+        status 1". A repeated call does nothing.
         """
         invocation = environment.invocation
         self._retire(environment)
@@ -293,14 +293,14 @@ class Dispatcher:
         self._finish(environment, outcome, note=note)
 
     def poll_lost(self, environment: Environment) -> bool:
-        """Give up an environment whose connection closed, if it has a poll open.
+        """Give up an environment whose connection closed, if it has an open poll.
 
-        A poll is open until the invocation it brings starts: one that was only assigned goes to the
+        A poll is open until its invocation starts. An invocation that was only assigned goes to the
         next environment.
 
         Returns:
-            Whether it is given up now. One that has no poll open says soon enough, by the end of
-            its process, what became of it.
+            Whether the environment was given up. Without an open poll, the end of its process will
+            report the loss.
         """
         if environment.poll is None or environment.state is State.LOST:
             return False
@@ -308,13 +308,13 @@ class Dispatcher:
         return True
 
     def fail_queued(self, outcome: Outcome) -> None:
-        """End everything that waits: the function cannot be initialised."""
+        """End all waiting invocations: the function cannot be initialised."""
         waiting, self._queue = self._queue, deque()
         for invocation in waiting:
             self._end(invocation, outcome)
 
     def close(self) -> None:
-        """Refuse what waits and what comes; what runs ends with its environment."""
+        """Refuse waiting and new invocations; running ones end with their environment."""
         self._closed = True
         self._backlog.clear()
         for invocation in list(self._queue):

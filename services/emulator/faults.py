@@ -1,7 +1,7 @@
-"""Faults on purpose: what goes wrong, how often, and the seeded dice that decide it.
+"""Fault injection: kinds of faults, their rates, and the seeded draws.
 
-Every kind of fault has its own random stream, so switching one on leaves the draws of the others
-as they were, and a run with the same seed sees the same faults in the same order of invocations.
+Each kind of fault has its own random stream, so enabling one does not change the draws of the
+others. A run with the same seed has the same faults in the same order of invocations.
 """
 
 import random
@@ -36,13 +36,13 @@ class FaultSettings(BaseModel):
 
 
 class Faults:
-    """The dice: one seeded stream per kind of fault, and counters for the `…_next` faults."""
+    """Draws faults: one seeded stream per kind, and counters for the `…_next` faults."""
 
     def __init__(self, settings: FaultSettings) -> None:
         self.replace(settings)
 
     def replace(self, settings: FaultSettings) -> None:
-        """Start over with other settings: fresh streams, fresh counters."""
+        """Reset streams and counters with new settings."""
         self._settings = settings
         self._dice = {
             kind: random.Random(f"{settings.seed}/{kind}")
@@ -52,13 +52,13 @@ class Faults:
 
     @property
     def settings(self) -> FaultSettings:
-        """Settings with the counters as they stand now."""
+        """The settings, with the current counters."""
         left = {f"{kind}_next": number for kind, number in self._next.items()}
         return self._settings.model_copy(update=left)
 
     @property
     def start_delay_s(self) -> float:
-        """Wait of every accepted invocation before it may start."""
+        """Delay of every accepted invocation before it may start."""
         return self._settings.start_delay_ms / 1000
 
     def throttles(self) -> bool:
@@ -66,7 +66,7 @@ class Faults:
         return self._strikes("throttle", self._settings.throttle_rate)
 
     def crash_delay_s(self) -> float | None:
-        """Decide when this invocation's environment is killed; None when it is spared."""
+        """Decide when this invocation's environment is killed; None if it is not."""
         crashes = self._strikes("crash", self._settings.crash_rate)
         return self._settings.crash_after_ms / 1000 if crashes else None
 
@@ -75,7 +75,7 @@ class Faults:
         return self._strikes("duplicate", self._settings.duplicate_rate)
 
     def _strikes(self, kind: str, rate: float) -> bool:
-        # Drawn also where a counter decides, so that the draws after it are the same.
+        # Draw even if a counter decides, so that later draws stay the same.
         drawn = self._dice[kind].random() < rate
         if self._next.get(kind, 0) > 0:
             self._next[kind] -= 1

@@ -1,4 +1,4 @@
-"""One invocation: what was asked, how it went, and what Lambda logs about it."""
+"""One invocation: its event, its outcome, and Lambda's log of it."""
 
 import asyncio
 import json
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 LOG_TAIL_BYTES = 4096
 PAYLOAD_LIMIT = 6_291_456
 RESPONSE_LIMIT = 6_291_556
-"""Lambda allows a reply 100 bytes more than a request."""
+"""Lambda allows 100 bytes more for a response than for a request."""
 _STATUS = {"Sandbox": "timeout", "Runtime": "error"}
-"""An error's status in a REPORT, by how its type begins."""
+"""An error's status in a REPORT line, by the prefix of its type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Outcome:
 
     payload: bytes
     error_type: str | None = None
-    """None when the function returned; else the function error's type."""
+    """None if the function returned; otherwise the type of the function error."""
     log_tail: bytes = b""
 
 
@@ -33,25 +33,25 @@ class Invocation:
     version: str
     trace_id: str
     kind: str = ""
-    """Equal for events that one environment runs best; empty where any does."""
+    """Equal for events that should run on the same environment; empty for any."""
     wants_log: bool = False
-    """The caller asked for the log's tail."""
+    """Whether the caller requested the log's tail."""
     duplicate: bool = False
-    """A second delivery of the same event, on purpose."""
+    """Whether this is an injected second delivery of an event."""
     declined: int = 0
-    """Environments that left it to another."""
+    """Number of environments that declined it."""
     arrived_at: float = 0.0
     started_at: float = 0.0
     init_s: float | None = None
-    """Initialisation this invocation waited for; None when its environment was warm."""
+    """Duration of the initialisation that it waited for; None if its environment was warm."""
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     output: bytearray = field(default_factory=bytearray)
-    """Last bytes the environment wrote while this ran."""
+    """Last bytes of the environment's output during the invocation."""
     outcome: asyncio.Future[Outcome] | None = None
-    """Where the caller waits; None when nobody does."""
+    """The caller's future; None without a waiting caller."""
 
     def again(self) -> "Invocation":
-        """Return a second delivery of the same event, which nobody waits for."""
+        """Return a second delivery of the same event, without a waiting caller."""
         return Invocation(
             request_id=self.request_id,
             payload=self.payload,
@@ -63,20 +63,20 @@ class Invocation:
         )
 
     def wrote(self, chunk: bytes) -> None:
-        """Keep what the environment wrote, as far as the log tail reaches."""
+        """Append the environment's output, up to the length of the log tail."""
         self.output += chunk
         if len(self.output) > LOG_TAIL_BYTES:
             del self.output[:-LOG_TAIL_BYTES]
 
 
 def platform_error(error_type: str, message: str) -> Outcome:
-    """Return the outcome of an initialisation or invocation that the platform had to end."""
+    """Return the outcome of an initialisation or invocation that the platform ended."""
     body = {"errorType": error_type, "errorMessage": message}
     return Outcome(payload=json.dumps(body).encode(), error_type=error_type)
 
 
 def function_error(error_type: str, message: str, *, request_id: str) -> Outcome:
-    """Return the outcome of an invocation that the platform had to end."""
+    """Return the outcome of an invocation that the platform ended."""
     return platform_error(error_type, f"RequestId: {request_id} Error: {message}")
 
 
@@ -92,12 +92,12 @@ def log_tail(
     """Return the last 4 KB of an invocation's log: START, its output, END, REPORT.
 
     Args:
-        invocation: With its output.
-        outcome: How it ended; its error type decides the REPORT's status.
+        invocation: The invocation, with its output.
+        outcome: Its outcome; the error type decides the REPORT's status.
         duration_s: From its start on the environment to its end.
         memory_mb: Configured memory size.
-        max_memory_mb: Peak resident memory; 0 when the environment is out of sight.
-        note: What the platform has to say after the function's own output.
+        max_memory_mb: Peak resident memory; 0 if unknown.
+        note: The platform's message after the function's output.
     """
     output = bytes(invocation.output)
     if output and not output.endswith(b"\n"):
@@ -107,7 +107,7 @@ def log_tail(
     report = [
         f"REPORT RequestId: {invocation.request_id}",
         f"Duration: {duration_ms:.2f} ms",
-        # An invocation that waited for an initialisation is billed for it too.
+        # An invocation is also billed for the initialisation that it waited for.
         f"Billed Duration: {math.ceil(duration_ms + init_ms)} ms",
         f"Memory Size: {memory_mb} MB",
         f"Max Memory Used: {max_memory_mb} MB",

@@ -1,4 +1,4 @@
-"""The emulator's settings, read from its environment once, at start."""
+"""The emulator's settings, read from its environment once at start."""
 
 import os
 import re
@@ -180,7 +180,7 @@ class Settings(BaseSettings):
         return value
 
     def of_second(self) -> "Settings | None":
-        """Return the settings as the second function has them; None without one."""
+        """Return the second function's settings; None without one."""
         second = self.second
         if second is None:
             return None
@@ -208,25 +208,25 @@ class Settings(BaseSettings):
 
     @property
     def known_hosts(self) -> frozenset[str]:
-        """Every name and address that a request may say it was sent to."""
+        """Names and addresses that a request's `Host` may have."""
         own = (self.host, self.runtime_host, *self.hosts)
         return _LOOPBACK | {f"[{name}]" if ":" in name else name.lower() for name in own}
 
     def environment_variables(
         self, *, runtime_api: str, log_stream: str, ahead: bool = False
     ) -> Mapping[str, str]:
-        """Return an environment's whole environment: Lambda's variables, then the configured ones.
+        """Return all variables of an environment: Lambda's, then the configured ones.
 
-        Like on Lambda nothing of the emulator's own surroundings shows through, apart from what it
-        is to `inherit`. The environment polls `runtime_api` (host:port), and `log_stream` is its
-        name in logs. One that is started `ahead` of any invocation is told so.
+        As on Lambda, it has none of the emulator's own variables except those of `inherit`. The
+        environment polls `runtime_api` (host:port); `log_stream` is its name in logs. A variable
+        tells an environment that it is started `ahead` of any invocation.
         """
         inherited = {
             name: value for name, value in os.environ.items() if self._inherits(name, value)
         }
         return {
             **inherited,
-            # One environment is one core's worth: BLAS threads would only fight over it.
+            # An environment has one core: several BLAS threads would compete for it.
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",

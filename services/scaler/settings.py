@@ -1,4 +1,4 @@
-"""Everything that can be set about the scaler, read from the environment once at start."""
+"""The scaler's settings, read from the environment once at start."""
 
 import math
 from pathlib import Path
@@ -251,7 +251,7 @@ class Settings(CacheSettings):
 
     @property
     def ecs_families(self) -> dict[MachineKind, str]:
-        """Family of the tasks of each kind of learner that is started for jobs."""
+        """Task family of each kind of learner that is started for jobs."""
         families: dict[MachineKind, str | None] = {
             "gpu": self.ecs_gpu_family,
             "cpu": self.ecs_cpu_family,
@@ -275,7 +275,7 @@ class Settings(CacheSettings):
 
     @property
     def allowed_job_s(self) -> float:
-        """How long a job may run at a time: no bound where its learner is nobody's bill."""
+        """Longest time a job may run at once; unbounded if its learner is not billed."""
         return self.longest_job_s if self.starts_learners else math.inf
 
     @property
@@ -285,11 +285,11 @@ class Settings(CacheSettings):
 
     @property
     def has_gpu(self) -> bool:
-        """Whether there is a learner for jobs that want a GPU."""
+        """Whether there is a learner for jobs that need a GPU."""
         return self.ecs_gpu_family is not None or not self.starts_learners
 
     def cost_basis(self) -> CostBasis:
-        """Return what a job is billed by.
+        """Return the basis of a job's bill.
 
         Raises:
             ValueError: The price table lacks the learner or cache type.

@@ -1,8 +1,8 @@
 """One route's application: a handler, and errors as the responses that SDKs understand.
 
-Three requests make up one invocation, so the way to a handler is kept short: the routes hold these
-objects, and what serves them is the bare router. Starlette's application would lead every request
-through layers that answer exceptions we do not raise.
+One invocation takes three requests, so the path to a handler is short: the routes hold these
+objects, and the bare router serves them. Starlette's application would pass every request through
+layers for exceptions that the emulator does not raise.
 """
 
 import uuid
@@ -20,7 +20,7 @@ class ServiceError(Exception):
 
     Args:
         error_type: Exception name boto3 raises, such as ResourceNotFoundException.
-        message: What is wrong, with the bad value and the fix.
+        message: The problem, with the bad value and the fix.
         status: HTTP status.
         reason: `Reason` field of throttles.
     """
@@ -34,8 +34,8 @@ class ServiceError(Exception):
         self.reason = reason
 
     def response(self) -> Response:
-        """Return it as boto3 understands it: a typed header and a small JSON body."""
-        # Modelled errors spell the field both ways across the API; SDKs read either.
+        """Return the error in boto3's form: a typed header and a small JSON body."""
+        # The API's modelled errors use either spelling of the field; SDKs read both.
         body = {
             "Type": "User" if self.status < 500 else "Service",
             "message": str(self),
@@ -60,12 +60,12 @@ def throttled() -> ServiceError:
 
 
 def not_found(message: str, *, error_type: str = "ResourceNotFoundException") -> ServiceError:
-    """Return the error of something that is not configured here."""
+    """Return the error of a name that is not configured here."""
     return ServiceError(error_type, message, status=404)
 
 
 def invalid_parameter(message: str) -> ServiceError:
-    """Return the error of a parameter that makes no sense."""
+    """Return the error of an invalid parameter."""
     return ServiceError("InvalidParameterValueException", message, status=400)
 
 
@@ -85,10 +85,10 @@ class Endpoint:
 
 
 async def read_body(request: Request, *, limit: int) -> bytes | None:
-    """Return the request's body, None when it is larger than `limit` bytes.
+    """Return the request's body, or None if it is larger than `limit` bytes.
 
-    A body too large is still read to its end, without keeping it: a client that is cut off while
-    it sends sees a broken connection instead of the answer.
+    A larger body is read to its end and discarded: a client that is cut off while sending would see
+    a broken connection instead of the answer.
     """
     chunks: list[bytes] = []
     size = 0

@@ -31,7 +31,7 @@ class Target:
 
 
 def named_in(path: str) -> str | None:
-    """Return the bare name of the function that a path of the API is about; None without one."""
+    """Return the bare function name in an API path; None without one."""
     parts = path.split("/functions/", 1)
     if len(parts) == 1:
         return None
@@ -52,10 +52,10 @@ class Function:
         self._versions.update(dict.fromkeys(settings.aliases, PUBLISHED))
 
     def target(self, request: Request) -> Target:
-        """Return what a request names: by name or ARN, with or without qualifier.
+        """Return the target that a request names by name or ARN, with or without a qualifier.
 
         Raises:
-            ServiceError: The name is malformed, two qualifiers differ, or it is not configured.
+            ServiceError: The name is malformed or not configured, or two qualifiers differ.
         """
         name, qualifier = request.path_params["name"], request.query_params.get("Qualifier")
         match = _NAME.fullmatch(name)

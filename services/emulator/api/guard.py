@@ -1,8 +1,7 @@
-"""Access control: callers need the token, and must use an address of ours.
+"""Access control: callers need the token, and must use one of the emulator's addresses.
 
-A page in a browser on this machine can send requests to loopback ports, and after a change of its
-domain's address (DNS rebinding) read the answers, too. It knows no token, and its requests name its
-own domain in `Host`.
+A web page in a browser on this machine can send requests to loopback ports. After DNS rebinding it
+can also read the answers. It has no token, and its requests name its own domain in `Host`.
 """
 
 import hmac
@@ -18,17 +17,17 @@ from shared.service.tokens import TokenError, read_token
 
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
-"""A token fits into the access key id of a signature and is too long to guess."""
+"""A token fits into the access key id of a signature, and is too long to guess."""
 _PORT = re.compile(r":\d+$")
 _SIGNED_BY = re.compile(r"^AWS4-HMAC-SHA256 Credential=([^/,\s]+)/")
 _BEARER = re.compile(r"^Bearer (\S+)$")
 
 
 def load_token(settings: Settings) -> str | None:
-    """Return the token callers must bring, or None when everybody is let in on purpose.
+    """Return the token that callers must send, or None if authentication is deliberately off.
 
     Raises:
-        TokenError: There is none, its file cannot be read, or it is no token.
+        TokenError: The token is missing or malformed, or its file cannot be read.
     """
     if settings.auth == "disabled":
         return None
@@ -43,7 +42,7 @@ def load_token(settings: Settings) -> str | None:
 
 
 class Guard:
-    """Answers a request with an error instead of passing it on, if there is one."""
+    """Answers a request with an error if there is one; passes it on otherwise."""
 
     def __init__(self, app: ASGIApp, refusal: Callable[[Scope], ServiceError | None]) -> None:
         self._app = app
@@ -57,7 +56,7 @@ class Guard:
 
 
 def host_guard(app: ASGIApp, *, hosts: frozenset[str]) -> Guard:
-    """Refuse requests that came by another name or address than ours, as clients write them."""
+    """Refuse requests whose `Host` is not one of the emulator's names or addresses."""
 
     def refusal(scope: Scope) -> ServiceError | None:
         named = Headers(scope=scope).getlist("host")
@@ -70,10 +69,10 @@ def host_guard(app: ASGIApp, *, hosts: frozenset[str]) -> Guard:
 
 
 def token_guard(app: ASGIApp, *, token: str) -> Guard:
-    """Refuse requests without the token, but for those that ask for health.
+    """Refuse requests without the token, except for health checks.
 
-    AWS's SDKs bring it as the access key id of their signature, all others as a bearer token. The
-    signature itself is not checked: it is made with a secret that the emulator has no need to know.
+    AWS SDKs send it as the access key id of their signature; other clients send a bearer token. The
+    signature is not checked: the emulator does not know its secret.
     """
 
     def refusal(scope: Scope) -> ServiceError | None:

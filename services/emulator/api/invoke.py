@@ -1,4 +1,4 @@
-"""The Invoke API: what boto3's Lambda client calls to run the function."""
+"""The Invoke API, which boto3's Lambda client calls to run the function."""
 
 import asyncio
 import base64
@@ -23,26 +23,26 @@ _CONTENT_TYPES = frozenset(
     {"", "application/json", "application/octet-stream", "binary/octet-stream"}
 )
 OLDEST_HEADER = "X-Nitro-Oldest-Invocation-S"
-"""With the account's settings: age of the oldest invocation in flight, which Lambda never tells."""
+"""Header of the account's settings: age of the oldest invocation in flight. Lambda has none."""
 
 
 class Journal:
-    """A record of invocations for tests of what calls the function: a line of JSON for each event.
+    """A log of invocations as JSON lines, for tests of the function's callers.
 
-    It says what was asked and how it ended, and survives the emulator: lines are written at once.
-    Without a file it does nothing.
+    It has each invocation's request and outcome. Lines are flushed at once, so the file survives a
+    crash of the emulator. Without a file it does nothing.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._file = None if path is None else path.open("a", encoding="utf-8", buffering=1)
 
     def accepted(self, invocation: Invocation) -> None:
-        """Note the event of an invocation that was accepted."""
+        """Log the event of an accepted invocation."""
         if self._file is not None:
             self._write(invocation, {"event": json.loads(invocation.payload)})
 
     def ended(self, invocation: Invocation, outcome: Outcome) -> None:
-        """Note how an invocation ended: the type of its error, or null."""
+        """Log an invocation's outcome: the type of its error, or null."""
         self._write(invocation, {"ended": outcome.error_type})
 
     def _write(self, invocation: Invocation, what: dict[str, object]) -> None:
@@ -81,7 +81,7 @@ class InvokeApi:
         invocation.outcome = asyncio.get_running_loop().create_future()
         self._dispatcher.submit(invocation)
         self._journal.accepted(invocation)
-        # The server does not cancel this when the client leaves: accepted is accepted.
+        # The server does not cancel this if the client disconnects: an accepted invocation runs.
         outcome = await invocation.outcome
         self._journal.ended(invocation, outcome)
         return _answer(invocation, outcome)

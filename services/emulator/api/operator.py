@@ -1,4 +1,4 @@
-"""The emulator's API beyond Lambda: health, counts, and faults to switch at run time."""
+"""The emulator's API beyond Lambda: health, counts, and faults that can be set at run time."""
 
 import json
 from collections import Counter
@@ -34,7 +34,7 @@ class OperatorApi:
     def __init__(
         self, dispatcher: Dispatcher, environments: Fleet, faults: Faults, *, name: str = ""
     ) -> None:
-        """Look after one function; one that is not the first has its `name` in its paths."""
+        """Serve one function; every function except the first has its `name` in its paths."""
         root = f"/emulator/functions/{name}" if name else "/emulator"
         self._dispatcher = dispatcher
         self._environments = environments

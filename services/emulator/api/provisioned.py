@@ -1,8 +1,8 @@
 """Provisioned concurrency: environments initialised ahead of demand, one configuration per alias.
 
-Here it starts environments as far as there are processes, and keeps as many from being let go of;
-the rest is bookkeeping with Lambda's states. Deleting a configuration leaves environments warm, as
-an idle function's are for a while.
+The emulator starts as many environments as there are processes for, and exempts them from idle
+expiry. The rest is bookkeeping with Lambda's states. Deleting a configuration leaves its
+environments warm until they expire, like those of an idle function.
 """
 
 import asyncio

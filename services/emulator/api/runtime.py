@@ -1,6 +1,7 @@
-"""The Runtime API: what an execution environment calls to get its next invocation and to answer.
+"""The Runtime API, through which an execution environment gets invocations and answers them.
 
-Version 2018-06-01, as far as AWS's runtime clients use it. Bodies pass through unparsed.
+It implements the part of version 2018-06-01 that AWS's runtime clients use. Bodies pass through
+unparsed.
 """
 
 import asyncio
@@ -25,24 +26,24 @@ _ERROR_LIMIT_BYTES = 262_144
 
 
 class Connections:
-    """The Runtime API's open connections: tells of those that close, closes those it is told to."""
+    """The Runtime API's open connections: reports closed ones, and closes them on request."""
 
     def __init__(self) -> None:
         self._open: dict[Peer, HttpToolsProtocol] = {}
         self.on_lost: Callable[[Peer, int], None] = lambda _client, _port: None
-        """Hears of a client whose connection to a port of ours is closed."""
+        """Called with the peer and the local port of each closed connection."""
 
     def drop(self, client: Peer) -> None:
-        """Close the connection of a peer, if it is still there."""
+        """Close a peer's connection if it is still open."""
         connection = self._open.get(client)
         if connection is not None:
             connection.transport.abort()
 
     def protocol(self) -> type[HttpToolsProtocol]:
-        """Return the HTTP protocol with our ear on it.
+        """Return the HTTP protocol, extended to report closed connections.
 
-        ASGI tells an application that its client left only while a response is pending; an
-        environment that dies while it runs an invocation has none pending.
+        ASGI reports a disconnected client only while a response is pending. An environment that
+        dies during an invocation has none pending.
         """
         connections = self
 
@@ -134,8 +135,8 @@ def _peer(request: Request) -> Peer:
 
 
 def _headers(invocation: Invocation, *, deadline_ms: int) -> dict[str, str]:
-    # All of them, always: AWS's native client crashes when one of the last three is absent, and
-    # takes the JSON null for "none given".
+    # Always send all of them: AWS's native client crashes if one of the last three is absent, and
+    # reads JSON null as an absent value.
     return {
         "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
         "Lambda-Runtime-Deadline-Ms": str(deadline_ms),

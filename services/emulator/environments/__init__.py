@@ -1,1 +1,1 @@
-"""The environments invocations run in: our own processes, or those that come to us."""
+"""The execution environments: the emulator's own processes, or containers that connect to it."""

@@ -1,7 +1,7 @@
-"""Environments that come to the emulator: containers polling the Runtime API over the network.
+"""Environments that connect to the emulator: containers that poll the Runtime API.
 
-An environment is its connection. The runtime client keeps one open for all its requests, so a
-poll on a new connection is a new environment, and a connection that closes is an environment lost.
+An environment is its connection. The runtime client keeps one connection open for all its requests.
+So a poll on a new connection is a new environment, and a closed connection is a lost environment.
 """
 
 import asyncio
@@ -16,43 +16,43 @@ _logger = logging.getLogger(__name__)
 
 
 class ConnectedEnvironments:
-    """Keeps account of the environments connected now."""
+    """Tracks the connected environments."""
 
     def __init__(self, dispatcher: Dispatcher, *, drop: Callable[[Peer], None]) -> None:
-        """Wire it; `drop` closes the connection of a peer."""
+        """Wire the tracker; `drop` closes a peer's connection."""
         self._dispatcher = dispatcher
         self._drop = drop
         self._environments: dict[Peer, Environment] = {}
         self._init_error: str | None = None
 
     def open(self) -> list[asyncio.Task[None]]:
-        """Return nothing: whoever runs environments supervises them."""
+        """Return no tasks: the containers are supervised elsewhere."""
         return []
 
     def prewarm(self, count: int) -> None:
-        """Nothing to start: how many there are is somebody else's decision."""
+        """Do nothing: the number of containers is decided elsewhere."""
 
     def initialised(self, count: int) -> bool:
-        """Say whether any environment is connected."""
+        """Return whether any environment is connected."""
         return bool(self._environments)
 
     def init_error(self) -> str | None:
-        """Return why the last environment that failed to start did, while none is connected."""
+        """Return the last start-up error; None while an environment is connected."""
         return None if self._environments else self._init_error
 
     def missing(self) -> str | None:
-        """Return what keeps the emulator from being ready, None when it is."""
+        """Return why the emulator is not ready; None if it is."""
         if self._environments:
             return None
         suffix = f"; last init error: {self._init_error}" if self._init_error else ""
         return f"no environment has connected to the Runtime API yet{suffix}"
 
     def all(self) -> list[Environment]:
-        """Return the environments that are connected now."""
+        """Return the connected environments."""
         return list(self._environments.values())
 
     def identify(self, client: Peer, _port: int) -> Environment | None:
-        """Return the environment of a connection, a new one if it is new."""
+        """Return a connection's environment, created if the connection is new."""
         environment = self._environments.get(client)
         if environment is None:
             environment = Environment(
@@ -62,7 +62,7 @@ class ConnectedEnvironments:
         return environment
 
     def init_failed(self, environment: Environment, *, error: Outcome) -> None:
-        """Answer those who wait with the init error unless another environment can serve them."""
+        """Fail waiting invocations with the init error unless another environment is there."""
         self._init_error = error.payload.decode(errors="replace")
         _logger.error("%s cannot be initialised: %s", environment.name, self._init_error)
         self._environments = {
@@ -80,6 +80,6 @@ class ConnectedEnvironments:
             self._dispatcher.environment_lost(environment, "connection closed")
 
     async def close(self) -> None:
-        """Give up all environments; whoever runs them is not ours to stop."""
+        """Give up all environments; the emulator does not stop the containers."""
         for client in list(self._environments):
             self.connection_lost(client, 0)

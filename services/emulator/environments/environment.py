@@ -12,7 +12,7 @@ Peer = tuple[str, int]
 
 
 class State(enum.StrEnum):
-    """Where an environment stands; a lost one never comes back."""
+    """An environment's state; `LOST` is final."""
 
     STARTING = "starting"
     IDLE = "idle"
@@ -22,35 +22,35 @@ class State(enum.StrEnum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Environment:
-    """One environment, whoever started it."""
+    """One environment, started by the emulator or elsewhere."""
 
     name: str
     kill: Callable[[], None]
-    """Ends it for good: kills its process group, or drops its connection."""
+    """Ends it: kills its process group, or drops its connection."""
     settle_output: Callable[[], None] = lambda: None
-    """Brings in what it has written so far."""
+    """Reads its output so far."""
     max_memory_mb: Callable[[], int] = lambda: 0
-    """Peak resident memory; 0 when the environment is out of sight."""
+    """Peak resident memory; 0 if unknown."""
     started_at: float | None = None
-    """`perf_counter` at its start; None when somebody else started it."""
+    """`perf_counter` at its start; None if it was started elsewhere."""
     ready_at: float | None = None
     """`perf_counter` at its first poll."""
     state: State = State.STARTING
     served: int = 0
     let_go: bool = False
-    """Whether it was ended for having idled too long."""
+    """Whether it was ended for exceeding the idle time."""
     declined: bool = False
-    """Whether it ended to leave its invocation to another, by exit status 75 (`EX_TEMPFAIL`)."""
+    """Whether it declined its invocation, by exit status 75 (`EX_TEMPFAIL`)."""
     connection: Peer | None = None
     """Peer of its latest poll."""
     poll: asyncio.Future[Invocation | None] | None = None
-    """Its open long poll; resolves to None when there will be no invocation."""
+    """Its open long poll; resolves to None if there will be no invocation."""
     invocation: Invocation | None = None
-    """Assigned to it, started or not."""
+    """Its assigned invocation, started or not."""
 
     @property
     def init_s(self) -> float | None:
-        """How long it took from its start to its first poll, if known."""
+        """Time from its start to its first poll, if known."""
         if self.started_at is None or self.ready_at is None:
             return None
         return self.ready_at - self.started_at

@@ -1,4 +1,4 @@
-"""The environments of an emulator: of one of two kinds, in which all are of the same."""
+"""The environments of an emulator: all its own processes, or all connected containers."""
 
 from services.emulator.environments.connected import ConnectedEnvironments
 from services.emulator.environments.processes import ProcessEnvironments

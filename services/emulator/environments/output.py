@@ -1,8 +1,8 @@
-"""The output of an environment: read from one pipe, kept line by line, never lost.
+"""The output of an environment, read from one pipe and logged by line.
 
-Standard output and standard error share the pipe, as in Lambda's log stream. The pipe is read
-both when the loop sees it readable and on request: a runtime writes its output before it posts its
-response, so reading the pipe dry when the response comes in gives all of an invocation's output.
+Standard output and standard error share the pipe, as in Lambda's log stream. The pipe is read when
+the loop reports it readable, and on request. A runtime writes its output before it posts its
+response, so draining the pipe at the response gives all of an invocation's output.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 65536
 _CHUNKS_AT_ONCE = 16
-"""More than a pipe holds, so that what was written before is read, whoever goes on writing."""
+"""More than a pipe holds: one read returns all earlier output, even if writing continues."""
 _LONGEST_LINE_BYTES = 65536
 
 
@@ -23,12 +23,12 @@ class Output:
     """The pipe of one environment."""
 
     def __init__(self, name: str, *, wrote: Callable[[bytes], None], log_path: Path | None) -> None:
-        """Open it.
+        """Open the pipe.
 
         Args:
-            name: Of the environment, for log lines.
+            name: The environment's name, for log lines.
             wrote: Called with every chunk.
-            log_path: File to append to; without it lines go to the emulator's own log.
+            log_path: File to append to; None logs lines in the emulator's own log.
         """
         self._name = name
         self._wrote = wrote
@@ -41,13 +41,13 @@ class Output:
         asyncio.get_running_loop().add_reader(self._read_fd, self.settle)
 
     def handed_over(self) -> None:
-        """Close our copy of the writing end: the environment has its own, or never will."""
+        """Close our copy of the write end: the environment has its own, or failed to start."""
         if self.write_fd is not None:
             os.close(self.write_fd)
             self.write_fd = None
 
     def settle(self) -> None:
-        """Read everything written so far."""
+        """Read all output so far."""
         for _ in range(_CHUNKS_AT_ONCE if self._open else 0):
             try:
                 chunk = os.read(self._read_fd, _CHUNK_BYTES)
@@ -78,7 +78,7 @@ class Output:
             self._log(line)
 
     def _log(self, line: bytes) -> None:
-        # The runtime client separates the lines of a stack trace by carriage returns.
+        # The runtime client separates the lines of a stack trace with carriage returns.
         text = line.decode(errors="replace").replace("\r", " | ")
         _logger.info("%s: %s", self._name, text)
 

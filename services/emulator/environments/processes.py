@@ -1,9 +1,9 @@
-"""Environments the emulator starts itself: `python -m awslambdaric` processes, kept alive.
+"""The emulator's own environments: `python -m awslambdaric` processes, restarted on failure.
 
-Requests of the Runtime API do not say which environment they come from, and the client knows only
-a host and a port (a path prefix would break its `init/error` call). So every slot has a loopback
-port of its own: the port a request arrived at is the environment's identity. That needs no
-privileges, no look-up of peers and no change to the client, and works on every system.
+Requests of the Runtime API do not name their environment, and the client accepts only a host and a
+port (a path prefix would break its `init/error` call). So every slot has its own loopback port,
+which identifies the environment. This needs no privileges, no peer look-up and no change to the
+client, and works on every system.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ _LONGEST_BACKOFF_S = 5.0
 
 
 def backoff_s(failures: int) -> float:
-    """Return the pause before the next start after `failures` starts in a row came to nothing."""
+    """Return the pause before the next start after `failures` consecutive failed starts."""
     if failures == 0:
         return 0.0
-    doublings = min(failures - 1, 16)  # the power of a long row of failures would overflow
+    doublings = min(failures - 1, 16)  # a larger power would overflow
     return min(_LONGEST_BACKOFF_S, _FIRST_BACKOFF_S * 2.0**doublings)
 
 
@@ -47,9 +47,9 @@ class _Slot:
     starts: int = 0
     init_error: Outcome | None = None
     ahead: bool = False
-    """Whether it is wanted ahead of any invocation."""
+    """Whether it is to start ahead of any invocation."""
     let_go: bool = False
-    """Whether its last environment was ended for having idled too long."""
+    """Whether its last environment was ended for exceeding the idle time."""
 
     @property
     def starting(self) -> bool:
@@ -57,7 +57,7 @@ class _Slot:
 
 
 class ProcessEnvironments:
-    """Starts environments when they are wanted and replaces those that die."""
+    """Starts environments on demand and replaces dead ones."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class ProcessEnvironments:
         ports: Sequence[int],
         prefix: str = "",
     ) -> None:
-        """Wire one slot per port: loopback ports, all served by the Runtime API.
+        """Wire one slot per loopback port; the Runtime API serves all ports.
 
-        Names of environments, and of their logs, begin with `prefix`.
+        Names of environments and of their logs begin with `prefix`.
         """
         self._prefix = prefix
         self._settings = settings
@@ -80,10 +80,10 @@ class ProcessEnvironments:
         self._closing = asyncio.Event()
 
     def open(self) -> list[asyncio.Task[None]]:
-        """Start supervising, and in eager mode all environments.
+        """Start the supervisors, and in eager mode all environments.
 
         Returns:
-            What supervises: without one of them the emulator has to end.
+            The supervisors' tasks: if one ends, the emulator has to end.
         """
         if self._settings.eager:
             self.prewarm(self._settings.eager_processes or len(self._slots))
@@ -92,23 +92,23 @@ class ProcessEnvironments:
         return self._supervisors
 
     def prewarm(self, count: int) -> None:
-        """Start environments until `count` are there, as far as there are processes."""
+        """Start environments until there are `count`, up to the number of slots."""
         for slot in self._slots[:count]:
             if slot.environment is None or slot.environment.let_go:
                 slot.ahead = True
                 slot.wanted.set()
 
     def initialised(self, count: int) -> bool:
-        """Say whether `count` environments, or all there can be, have polled."""
+        """Return whether `count` environments, at most the number of slots, have polled."""
         return len(self._ready()) >= min(count, len(self._slots))
 
     def init_error(self) -> str | None:
-        """Return why the function cannot be initialised, None if it can or is not known yet."""
+        """Return why the function cannot be initialised; None if it can or is not known yet."""
         errors = [slot.init_error for slot in self._slots if slot.init_error is not None]
         return errors[0].payload.decode(errors="replace") if errors else None
 
     def missing(self) -> str | None:
-        """Return what keeps the emulator from being ready, None when it is."""
+        """Return why the emulator is not ready; None if it is."""
         eager = self._slots[: self._settings.eager_processes]
         expected = sum(not slot.let_go for slot in eager)
         if not self._settings.eager or self.initialised(expected):
@@ -118,7 +118,7 @@ class ProcessEnvironments:
         return f"{waiting}; last init error: {error}" if error else waiting
 
     def all(self) -> list[Environment]:
-        """Return the environments that exist now."""
+        """Return the existing environments."""
         return [slot.environment for slot in self._slots if slot.environment is not None]
 
     def _ready(self) -> list[Environment]:
@@ -126,17 +126,17 @@ class ProcessEnvironments:
         return [environment for environment in self.all() if environment.state in live]
 
     def identify(self, _client: Peer, port: int) -> Environment | None:
-        """Return the environment that sent a request, None when it is gone already."""
+        """Return the environment that sent a request; None if it has already ended."""
         return self._by_port[port].environment
 
     def init_failed(self, environment: Environment, *, error: Outcome) -> None:
-        """Remember why an environment cannot start; it exits next."""
+        """Record why an environment cannot start; it exits next."""
         for slot in self._slots:
             if slot.environment is environment:
                 slot.init_error = error
 
     def connection_lost(self, client: Peer, port: int) -> None:
-        """Give up an environment whose open poll broke off: it is dying, or no runtime at all."""
+        """Give up an environment whose open poll broke off: it is dying, or is not a runtime."""
         environment = self._by_port[port].environment
         if environment is None or environment.connection != client:
             return
@@ -195,7 +195,7 @@ class ProcessEnvironments:
             return_code = await process.wait()
             environment.declined = return_code == os.EX_TEMPFAIL
             init_timer.cancel()
-            environment.kill()  # whatever it started itself and left behind
+            environment.kill()  # its own children may remain
             return _exit_reason(return_code)
         finally:
             output.close()
@@ -255,7 +255,7 @@ class ProcessEnvironments:
             self._dispatcher.fail_queued(error)
 
     async def close(self) -> None:
-        """Kill every environment and wait until none is left."""
+        """Kill all environments and wait for their end."""
         self._closing.set()
         for slot in self._slots:
             slot.wanted.set()
@@ -265,7 +265,7 @@ class ProcessEnvironments:
 
 
 def _kill_group(pid: int) -> None:
-    # Its own group's leader, so whatever the handler started goes with it.
+    # The leader of its own group, so that the handler's children are killed with it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

@@ -1,21 +1,21 @@
-"""As many actors as can share a round's samples while their steps outweigh their calls.
+"""The number of actors that can share a round's samples while steps outweigh call overhead.
 
-With a fixed number of samples (`samples_per_round`) the number of actors changes a round's time. It
-changes little of what is learned: advantages look no further ahead than their fragment. n actors
-take `N / n` steps each, at `step_s` a step, and every call takes `call_overhead_s` beside them.
-More actors shorten the round until a call takes longer than what it is made for. So
+With a fixed number of samples N (`samples_per_round`), the number of actors changes a round's time.
+It hardly changes learning: advantages look no further ahead than their fragment. n actors take
+`N / n` steps each, at `step_s` per step, and every call adds `call_overhead_s`. More actors shorten
+the round until the overhead outweighs the steps. So
 
     n = N * step_s / (r * call_overhead_s),    r = 5 by default,
 
-or fewer: each takes a whole number of steps, `N / n` rounded up, and n is how many can. So little
-of N is left out. Both times are medians over recent rounds, and a number up to a fifth below the
-exact one stays: measured times vary, and a new number has no use of its own.
+or fewer: each actor takes a whole number of steps, `N / n` rounded up, and n is the number of full
+shares. So little of N is left out. Both times are medians over recent rounds. A number up to a
+fifth below the exact one stays: measured times vary, and a change has no benefit of its own.
 
 | case | outcome |
 |---|---|
 | nothing measured yet | the fewest actors |
-| a call takes no time | the most actors that share all samples but a few |
-| fewer than `actors.min` would do | `actors.min`, whatever a call takes |
+| a call has no overhead | the most actors that share all samples but a few |
+| fewer than `actors.min` suffice | `actors.min`, regardless of overhead |
 """
 
 import math
@@ -26,16 +26,16 @@ from services.scaler.scaling.base import ScalingDecision, ScalingInput, ScalingP
 from shared.contracts.scaling_spec import AutoScaling
 
 _ROUNDS = 8
-"""Rounds whose times count; the newest may not have landed when the next one is decided."""
+"""Rounds in the medians; the newest may be incomplete when the next is decided."""
 _TOLERANCE = 0.2
-"""Of the exact number: so far below it the number of the round before stays."""
+"""Fraction of the exact number; the previous number stays if it is within this range below."""
 
 
 class AutoPolicy(ScalingPolicy[AutoScaling]):
-    """Actors by how long a step and a call take."""
+    """Number of actors from the times of a step and of a call."""
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
-        """Return the number of actors that a round's steps are worth."""
+        """Return the number of actors for a round's steps."""
         steps = seen.steps_to_share or 0
         step_s = _median([past.step_s for past in seen.past])
         overhead_s = _median([past.call_overhead_s for past in seen.past])
@@ -59,12 +59,12 @@ class AutoPolicy(ScalingPolicy[AutoScaling]):
 
     @property
     def num_rounds(self) -> int:
-        """Enough for a median."""
+        """The rounds of the medians."""
         return _ROUNDS
 
 
 def _sharing(shares: int, exact: float) -> int:
-    """Return how many actors there are at most if none takes fewer than `shares / exact` steps."""
+    """Return the most actors such that none takes fewer than `shares / exact` steps."""
     return max(1, shares // math.ceil(shares / exact)) if exact else 1
 
 

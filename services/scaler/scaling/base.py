@@ -1,4 +1,4 @@
-"""The seam between a round's measurements and its number of actors."""
+"""The interface of scaling policies: a round's measurements in, its number of actors out."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ P = TypeVar("P", bound=Policy)
 
 
 class NoiseMemory(Message):
-    """Memory of `kungfu` and `marginal`, in place of a history that grows."""
+    """Constant-size memory of `kungfu` and `marginal`."""
 
     squared_norm: FiniteFloat
     """Moving average of |G|^2."""
     variance: FiniteFloat
-    """Moving average of S, kept apart from it."""
+    """Moving average of S."""
     first_scale: PositiveFloat | None
     """`kungfu` only: the gradient noise scale when it was first defined; None before."""
     last_scale: PositiveFloat | None = None
     """`marginal` only: the noise scale when it was last defined."""
     num_actors: PositiveInt
-    """Number of actors asked for."""
+    """Number of requested actors."""
 
 
 class RoundCosts(Message):
-    """Running means of what a job's rounds cost: `fixed + num_actors * actor`."""
+    """Running means of the cost of a job's rounds: `fixed + num_actors * actor`."""
 
     num_rounds: PositiveInt
-    """How many rounds there have been."""
+    """Number of rounds so far."""
     fixed_usd: NonNegativeFloat
     fixed_s: NonNegativeFloat
-    """Time of a round that does not grow with the number of actors."""
+    """Part of a round's time that does not grow with the number of actors."""
     actor_usd: NonNegativeFloat
     actor_s: NonNegativeFloat
     """The learner's update of one fragment."""
@@ -44,25 +44,25 @@ class RoundCosts(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRound:
-    """An earlier round, as far as a policy may look at it; None is unknown."""
+    """The fields of an earlier round that a policy may read; None means unknown."""
 
     round_index: int
     requested: int
-    """Actors asked for."""
+    """Requested actors."""
     num_actors: int
-    """Actors granted."""
+    """Granted actors."""
     training_return: float | None = None
-    """Mean return of the training episodes that ended in it."""
+    """Mean return of training episodes that ended in the round."""
     loss: float | None = None
     kl: float | None = None
     learner_s: float | None = None
-    """Update, curvature and checkpoint."""
+    """Time of update, curvature and checkpoint."""
     actor_s: float | None = None
-    """From the plan to the last trajectory used."""
+    """Time from the plan to the last used trajectory."""
     step_s: float | None = None
-    """Mean of an environment step."""
+    """Mean time of an environment step."""
     call_overhead_s: float | None = None
-    """Seconds of an invocation beside its steps."""
+    """Seconds of an invocation except for its steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +72,10 @@ class ScalingInput:
     round_index: int
     actors: ActorRange
     steps_to_share: int | None = None
-    """Steps of the round, over all environments, shared by its actors; None where an actor's number
-    of steps is fixed instead."""
+    """Steps of the round over all environments, shared by its actors; None if the steps per actor
+    are fixed."""
     envs_per_actor: int = 1
-    """Environments among which an actor divides its steps."""
+    """Environments per actor, which share its steps."""
     ratio: ConvexityRatio
     """This round's."""
     ratios: tuple[float, ...] = ()
@@ -83,19 +83,19 @@ class ScalingInput:
     gradient_noise: GradientNoise | None = None
     """This round's."""
     fragment_noise: GradientNoise | None = None
-    """Of the fragments of the round before, at the policy that made them."""
+    """Noise of the previous round's fragments, at the policy that sampled them."""
     costs: RoundCosts | None = None
-    """Of the rounds that are billed; None before the first."""
+    """Costs of the billed rounds; None before the first."""
     seed: int = 0
     """The job's."""
     past: tuple[PastRound, ...] = ()
-    """The newest earlier rounds, oldest first: as many as the policy wants to see."""
+    """The newest `num_rounds` earlier rounds, oldest first."""
     evaluation_return: float | None = None
     """Mean return of the newest evaluation."""
     remaining_usd: float = 0.0
-    """Budget that is not spent, as the plan's `spent_usd` tells."""
+    """Budget minus the plan's `spent_usd`."""
     memory: NoiseMemory | None = None
-    """Memory of the same policy's decision about the round before."""
+    """Memory from the same policy's decision on the previous round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +105,11 @@ class ScalingDecision:
     requested: int
     """Number of actors, inside the job's range."""
     reason: str
-    """Why this number, for people."""
+    """Reason for the number, for people."""
     score: float | None = None
-    """Boosting score in [0, 1], for policies that have one."""
+    """Boosting score in [0, 1], for policies with a score."""
     ratio: float | None = None
-    """The ratio the score was made of, where that may be another than the round's own."""
+    """The ratio behind the score, if it may differ from the round's own."""
     memory: NoiseMemory | None = None
     """Memory for the next round's decision."""
 
@@ -118,7 +118,7 @@ class ScalingPolicy(ABC, Generic[P]):
     """Decides a round's number of actors; a pure function with parameters."""
 
     needs_fragment_noise = False
-    """Whether it looks at `fragment_noise`, which the learner measures only then."""
+    """Whether it reads `fragment_noise`; the learner measures it only for such policies."""
 
     def __init__(self, parameters: P) -> None:
         self.parameters = parameters
@@ -128,15 +128,15 @@ class ScalingPolicy(ABC, Generic[P]):
         """Return the number of actors worth launching."""
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:
-        """Return the most it can ask for in a round or any later one, whatever is measured."""
+        """Return the most actors it can request from this round on, for any measurements."""
         return actors.max
 
     @property
     def num_ratios(self) -> int:
-        """How many earlier ratios it looks at."""
+        """Number of earlier ratios that it reads."""
         return 0
 
     @property
     def num_rounds(self) -> int:
-        """How many earlier rounds it looks at; if more than one, open ones come on top."""
+        """Number of earlier rounds that it reads; if more than one, open rounds come on top."""
         return 0

@@ -1,14 +1,14 @@
-"""The boosting score: how much a round's training data is worth, from curvature.
+"""The boosting score: the value of a round's training data, from curvature.
 
 Yu et al., "Nitro", PVLDB 18(1), 2024. Section 5.2, equation 2: the *convexity ratio* of the
 surrogate objective is `R = -lambda_max / lambda_min`, from the extreme eigenvalues of its Hessian.
-A small ratio means that concave directions dominate: the objective can be climbed with confidence,
-and more trajectories pay off. Section 5.3 turns the ratio, seen against the last `n` of them, into
-a score `S_k = (R_max - R_k) / (R_max - R_min) * d^k` and into a number of actors
+A small ratio means that concave directions dominate: ascent is safe, and more trajectories pay off.
+Section 5.3 compares the ratio with the last `n` ratios. The score is
+`S_k = (R_max - R_k) / (R_max - R_min) * d^k`, and the number of actors is
 `I_k = clip(round(I_max * S_k), I_min, I_max)`.
 
-Rounds are numbered from 0 here, so the first factor `d^k` is 1. The paper leaves open what happens
-when the ratio is undefined; every such case has an outcome below and a sentence in `note`.
+Rounds are numbered from 0 here, so the first factor `d^k` is 1. The paper does not define the score
+of an undefined ratio; each such case has an outcome below and a sentence in `note`.
 """
 
 import math
@@ -23,25 +23,25 @@ class ConvexityRatio:
     """One round's ratio."""
 
     value: float | None
-    """R in [0, inf), None where it is undefined."""
+    """R in [0, inf); None if undefined."""
     note: str
-    """Why it is undefined or clamped; empty for the ordinary case."""
+    """Why it is undefined or clamped; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoostingScore:
-    """A round's curvature, as the policy reads it."""
+    """A round's score, with the ratio behind it."""
 
     score: float
     """S_k in [0, 1]."""
     ratio: float | None
-    """The ratio that was used: this round's, else the last defined one."""
+    """The ratio behind the score: this round's, or else the last defined one."""
     note: str
-    """How the score came about, for people."""
+    """Explanation of the score, for people."""
 
 
 def convexity_ratio(curvature: Curvature | None) -> ConvexityRatio:
-    """Return `R = -lambda_max / lambda_min` (equation 2) where that has a meaning.
+    """Return `R = -lambda_max / lambda_min` (equation 2) if it is defined.
 
     | case | outcome |
     |---|---|
@@ -81,14 +81,14 @@ def boosting_score(
 
     Args:
         earlier: Defined ratios of earlier rounds, oldest first.
-        current: This round's ratio; when undefined, the last of `earlier` stands in for it.
+        current: This round's ratio; if undefined, the last of `earlier` replaces it.
         round_index: k, from 0.
-        window: How many of the newest defined ratios, the one used included, are compared.
+        window: Number of newest defined ratios to compare, including the current one.
         decay: d, in (0, 1].
 
     Returns:
-        A score in [0, 1]; before decay it is 1 while fewer than two ratios are known and when all
-        ratios of the window are equal.
+        A score in [0, 1]. Before decay it is 1 if fewer than two ratios are known, or if all ratios
+        of the window are equal.
     """
     defined = [*earlier] if current.value is None else [*earlier, current.value]
     factor = decay**round_index
@@ -112,7 +112,7 @@ def num_actors(score: float, *, minimum: int, maximum: int) -> int:
 
 
 def normalised_position(ratio: float, seen: Sequence[float]) -> float | None:
-    """Return `(max - ratio) / (max - min)` in [0, 1], None when all that were seen are equal."""
+    """Return `(max - ratio) / (max - min)` in [0, 1]; None if all of `seen` are equal."""
     low, high = min(seen), max(seen)
     # Halved first: the difference of two huge ratios must not overflow.
     spread = high / 2 - low / 2

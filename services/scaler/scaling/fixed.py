@@ -1,4 +1,4 @@
-"""The plainest control: the same number of actors every round."""
+"""The simplest control: the same number of actors in every round."""
 
 from services.scaler.scaling.base import ScalingDecision, ScalingInput, ScalingPolicy
 from shared.contracts.scaling_spec import ActorRange, FixedScaling

@@ -1,7 +1,7 @@
-"""Hydrozoa's doubling schedule, as the paper compares with it (section 8.2).
+"""Hydrozoa's doubling schedule, one of the paper's baselines (section 8.2).
 
 Guo et al., "Hydrozoa: Dynamic Hybrid-Parallel DNN Training on Serverless Containers", MLSys 2022,
-grows the batch during training whatever the gradients say.
+grows the batch during training, regardless of the gradients.
 """
 
 from services.scaler.scaling.base import ScalingDecision, ScalingInput, ScalingPolicy
@@ -14,7 +14,7 @@ class HydrozoaPolicy(ScalingPolicy[HydrozoaScaling]):
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Return the schedule's number."""
         doublings = seen.round_index // self.parameters.every_rounds
-        # No range spans more than 12 doublings; a long job must not compute a huge power.
+        # No range spans more than 12 doublings; the bound avoids huge powers in long jobs.
         requested = seen.actors.clip(seen.actors.min << min(doublings, 12))
         return ScalingDecision(
             requested=requested,

@@ -1,21 +1,21 @@
-"""Actors by gradient noise scale: more data when single gradients say little.
+"""Actors by gradient noise scale: noisier gradients get more data.
 
 Mai et al., "KungFu", OSDI 2020, monitors the gradient noise scale of McCandlish et al., arXiv
-1812.06162, `B = S / |G|^2`. Both estimates are averaged over rounds apart from each other, then
-divided: their ratio alone would be biased. The paper compares with (section 8.2)
+1812.06162, `B = S / |G|^2`. Both estimates are averaged over rounds separately, then divided:
+averaging their ratio would be biased. The paper's baseline (section 8.2) is
 
     I_k = clip(round(I_min * B_k / B_first), I_min, I_max), never fewer than before.
 
-Deviation: the published code multiplies the present number by `B_k / B_first` each time that is
-above 1, which compounds and runs into I_max within a few rounds whatever is measured.
+Deviation: the published code multiplies the current number by `B_k / B_first` whenever it exceeds
+1. This compounds and reaches I_max within a few rounds for any measurements.
 
 | case | outcome |
 |---|---|
-| nothing measured in this round | averages and number stay |
+| no measurement in this round | averages and number stay |
 | an average is not positive, so the scale is undefined | the number stays |
 | no scale was ever defined | I_min |
 | the quotient overflows | I_max |
-| not one of every n rounds | averages go on, the number stays |
+| not an n-th round | averages are updated, the number stays |
 """
 
 import math
@@ -26,7 +26,7 @@ from shared.contracts.scaling_spec import ActorRange, KungFuScaling
 
 
 class KungFuPolicy(ScalingPolicy[KungFuScaling]):
-    """Actors in proportion to the noise scale; what it needs of earlier rounds is its memory."""
+    """Actors in proportion to the noise scale; its state of earlier rounds is its memory."""
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Average, divide, compare with the first scale."""
@@ -68,7 +68,7 @@ class KungFuPolicy(ScalingPolicy[KungFuScaling]):
 
 
 def noise_scale(memory: NoiseMemory) -> float | None:
-    """Return `S / |G|^2` of the averages; None where it is not a positive, finite number."""
+    """Return `S / |G|^2` of the averages; None unless it is positive and finite."""
     if memory.squared_norm <= 0 or memory.variance <= 0:
         return None
     scale = memory.variance / memory.squared_norm

@@ -1,23 +1,24 @@
-"""As many actors as make the most progress for a dollar.
+"""The number of actors with the most progress per dollar.
 
-A round of n fragments costs `c0 + c1 n`: what any round costs, and what each actor adds. A gradient
-step of n fragments gains `n / (n + N)` of the most that it could (McCandlish et al., arXiv
-1812.06162, equation 2.6), N the gradient noise scale in fragments. Gain for a dollar,
+A round of n fragments costs `c0 + c1 n`, with a fixed cost c0 and a cost c1 per actor. A gradient
+step on n fragments gains `n / (n + N)` of the maximum (McCandlish et al., arXiv 1812.06162,
+equation 2.6), where N is the gradient noise scale in fragments. The gain per dollar,
 
     f(n) = n / ((n + N) (c0 + c1 n)),
 
-has one maximum, where `N / (n (n + N)) = c1 / (c0 + c1 n)`:
+has one maximum, at `N / (n (n + N)) = c1 / (c0 + c1 n)`:
 
     n* = sqrt(N c0 / c1).
 
-It is flat: `f(2 n*) = f(n* / 2) >= 8/9 f(n*)`. So N, c0 and c1 need be known to a factor of 4 only.
-An hour that is worth w dollars adds w times the seconds of c0 and c1. A job may give c0/c1 itself.
+It is flat: `f(2 n*) = f(n* / 2) >= 8/9 f(n*)`. So an estimate of N, c0 or c1 within a factor of 4
+is enough. If time has a value of w dollars, w times the seconds is added to c0 and c1. A job may
+set c0/c1 itself.
 
 | case | outcome |
 |---|---|
 | no noise scale yet, no round billed yet, or rounds cost nothing | the number stays |
-| at first | the fewest actors, but 4 where the range has them: fewer are not compared |
-| nothing measured in this round | the averages stay |
+| at first | the fewest actors, but 4 if in the range: fewer are not compared |
+| no measurement in this round | the averages stay |
 | an average is not positive: noise hides the gradient | the last noise scale again |
 | an actor costs nothing | the most actors, step by step |
 | within 15 % of the number before | that number stays |
@@ -37,17 +38,17 @@ from shared.contracts.rounds import FEWEST_FRAGMENTS, GradientNoise
 from shared.contracts.scaling_spec import MarginalScaling
 
 _TOLERANCE = 0.15
-"""Of the number before: within it the number stays, as f is flat and estimates are not exact."""
+"""Relative to the previous number, which stays within it: f is flat, and estimates are noisy."""
 _S_PER_HOUR = 3600.0
 
 
 class MarginalPolicy(ScalingPolicy[MarginalScaling]):
-    """Actors by noise scale and bill; averages and the number before are its memory."""
+    """Actors by noise scale and bill; its memory is the averages and the previous number."""
 
     needs_fragment_noise = True
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
-        """Average, take the root, and go there step by step."""
+        """Update the averages, compute n*, and move towards it in steps."""
         fewest = seen.actors.clip(max(seen.actors.min, FEWEST_FRAGMENTS))
         before = max(fewest, self._before(seen))
         memory = _averaged(seen.memory, seen.fragment_noise, kept=self.parameters.smoothing)
@@ -66,7 +67,7 @@ class MarginalPolicy(ScalingPolicy[MarginalScaling]):
 
     @property
     def num_rounds(self) -> int:
-        """The one before, for its number, where another policy decided about it."""
+        """One: the previous round's number is needed if another policy decided it."""
         return 1
 
     def _before(self, seen: ScalingInput) -> int:
@@ -75,7 +76,7 @@ class MarginalPolicy(ScalingPolicy[MarginalScaling]):
         return seen.actors.clip(seen.past[-1].requested if seen.past else seen.actors.min)
 
     def _worth(self, memory: NoiseMemory, costs: RoundCosts | None) -> tuple[float | None, str]:
-        """Return n*, None where it is not known, and how it comes about."""
+        """Return n*, or None if unknown, and its explanation."""
         scale = memory.last_scale
         if scale is None:
             hidden = memory.variance > 0
@@ -103,7 +104,7 @@ class MarginalPolicy(ScalingPolicy[MarginalScaling]):
 
 
 def worthwhile_actors(scale: float, *, fixed_usd: float, actor_usd: float) -> float | None:
-    """Return n*, which may be 0 or infinite; None where nothing costs anything.
+    """Return n*, which may be 0 or infinite; None if both costs are 0.
 
     Args:
         scale: N, above 0.
@@ -116,9 +117,9 @@ def worthwhile_actors(scale: float, *, fixed_usd: float, actor_usd: float) -> fl
 
 
 def stepped(exact: float, before: int, *, most: float) -> int:
-    """Return the whole number nearest to `exact` within a factor `most` of the one before.
+    """Return the integer nearest to `exact` within a factor `most` of `before`.
 
-    One actor more or less is always within.
+    A change by one actor is always allowed.
     """
     highest = max(math.floor(before * most), before + 1)
     lowest = min(math.ceil(before / most), before - 1)
@@ -130,7 +131,7 @@ def _averaged(
 ) -> NoiseMemory:
     """Return both averages after a round.
 
-    They begin at 0, which their quotient does not tell: first measurements count no more than
+    Both start at 0. The bias cancels in their quotient, so first measurements count no more than
     later ones.
     """
     old = memory or NoiseMemory(squared_norm=0.0, variance=0.0, first_scale=None, num_actors=1)

@@ -1,16 +1,16 @@
-"""Actors drawn by a trained agent: MinionsRL's scheduler, as the paper compares with it.
+"""Actors drawn by a trained agent: MinionsRL's scheduler, one of the paper's baselines.
 
-The state, the network and the draw are in `shared.contracts.minions_agent`; here a round's
-measurements are put in order for it.
+State, network and draw are in `shared.contracts.minions_agent`. This file builds the state from a
+round's measurements.
 
-The draw follows the job's seed, but the state holds measured times: equal
-seeds give equal decisions only for equal times.
+The draw depends on the job's seed, but the state contains measured times: equal seeds give equal
+decisions only for equal times.
 
 | case | outcome |
 |---|---|
 | before the first round's result | zeros for loss, return, KL and times |
 | no evaluation yet | 0 for the return |
-| the choice lies outside the job's range | the range's nearer end |
+| the choice is outside the job's range | the nearest number in the range |
 """
 
 from services.scaler.scaling.base import PastRound, ScalingDecision, ScalingInput, ScalingPolicy
@@ -41,12 +41,12 @@ class MinionsPolicy(ScalingPolicy[MinionsScaling]):
 
     @property
     def num_rounds(self) -> int:
-        """The one before."""
+        """One: the previous round."""
         return 1
 
 
 def scheduler_state(seen: ScalingInput) -> SchedulerState:
-    """Return what the agent sees of a round."""
+    """Return a round's state for the agent."""
     unknown = PastRound(round_index=-1, requested=0, num_actors=0)
     last = seen.past[-1] if seen.past else unknown
     return SchedulerState(

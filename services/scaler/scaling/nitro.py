@@ -1,4 +1,4 @@
-"""The paper's policy: as many actors as the boosting score says a round is worth."""
+"""The paper's policy: the number of actors in proportion to the boosting score."""
 
 from services.scaler.scaling.base import ScalingDecision, ScalingInput, ScalingPolicy
 from services.scaler.scaling.boosting import boosting_score, num_actors
@@ -7,7 +7,7 @@ from shared.contracts.scaling_spec import ActorRange, NitroScaling
 
 
 class NitroPolicy(ScalingPolicy[NitroScaling]):
-    """Actors by boosting score (section 5.3), or as the published code has it."""
+    """Actors by boosting score (section 5.3), or by the published code's score."""
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Score the round and scale the largest number of actors by the score."""
@@ -38,7 +38,7 @@ class NitroPolicy(ScalingPolicy[NitroScaling]):
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:
-        """Return what the largest score would come to; the published one does not decay."""
+        """Return the number for the largest score; the published score does not decay."""
         if self.parameters.convention == "artifact":
             return actors.max
         largest = self.parameters.decay**round_index
@@ -46,5 +46,5 @@ class NitroPolicy(ScalingPolicy[NitroScaling]):
 
     @property
     def num_ratios(self) -> int:
-        """One window."""
+        """The window."""
         return self.parameters.window

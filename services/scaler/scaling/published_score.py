@@ -1,15 +1,15 @@
 """The score as the published code computes it, for comparison with the paper's.
 
-The code (`Nitro.py` of the paper's repository) leaves the paper in five points, all kept here:
+The code (`Nitro.py` in the paper's repository) differs from the paper in five points, all kept:
 
-- its curvature is that of a loss to be minimised, whose ratio is the objective's inverted;
-- the score is `(R - R_min) / (R_max - R_min)`: order as in the paper, since that is inverted too;
-- the decay is on the ratio, not on the score, and the window holds a decayed and a plain ratio of
-  each round, the newest one decayed only: `n` slots see n / 2 rounds, in mixed units;
+- its curvature is of a loss to minimise, so its ratio is the inverse of the objective's;
+- the score is `(R - R_min) / (R_max - R_min)`, also inverted: the order is the paper's;
+- the decay applies to the ratio, not to the score; the window has a decayed and a plain ratio of
+  each round, and only the decayed one of the newest: `n` slots cover n / 2 rounds, in mixed units;
 - the fewest actors of round k are `clip(I_max * (d^k)^k, I_min, I_max)`;
-- numbers are cut off, not rounded.
+- numbers are truncated, not rounded.
 
-What divides by zero there, a flat window, scores 1 here.
+A flat window divides by zero there, and scores 1 here.
 """
 
 import math
@@ -30,15 +30,15 @@ def published_score(
     """Return a round's score in the published code's convention.
 
     Args:
-        earlier: Defined ratios of the objective in earlier rounds, oldest first; taken to be of
-            consecutive rounds. Those of 0, which have no inverse, are left out.
+        earlier: Defined ratios of the objective in earlier rounds, oldest first; assumed to be of
+            consecutive rounds. Ratios of 0 have no inverse and are left out.
         current: This round's ratio of the objective.
         round_index: k, from 0.
-        window: Slots compared.
+        window: Number of slots to compare.
         decay: d, in (0, 1].
 
     Returns:
-        A score in [0, 1]; 1 before any ratio is defined, for the first one, and for a flat window.
+        A score in [0, 1]; 1 without a defined ratio, for the first ratio, and for a flat window.
     """
     defined = [*earlier] if current.value is None else [*earlier, current.value]
     losses = [inverse for ratio in defined if (inverse := _inverted(ratio)) is not None]
@@ -62,7 +62,7 @@ def published_score(
 def published_num_actors(
     score: float, *, round_index: int, decay: float, actors: ActorRange
 ) -> int:
-    """Return the score's number of actors, cut off, above a floor that falls with `d^(k^2)`."""
+    """Return the score's truncated number of actors, above a floor that falls with `d^(k^2)`."""
     floor = actors.clip(math.floor(actors.max * decay ** (round_index**2)))
     return max(floor, actors.clip(math.floor(actors.max * score)))
 

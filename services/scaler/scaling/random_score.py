@@ -1,10 +1,10 @@
-"""The sceptic's control: chance in place of the detector.
+"""A control: random numbers in place of the detector.
 
-Without `mean_actors` a uniform score takes the place of the detected one, with the same decay and
-bounds, so a difference to `nitro` is the detector's doing. With it, counts are uniform on the
-widest interval around the mean that the job's range allows, rounded at random: the expectation is
-the mean. The draws of rounds 2j and 2j + 1 mirror each other, so that the control also spends what
-the run it is held against has spent.
+Without `mean_actors`, a uniform score replaces the detected one, with the same decay and bounds. So
+any difference from `nitro` is due to the detector. With `mean_actors`, counts are uniform on the
+widest interval around the mean in the job's range, and rounded at random: their expectation is the
+mean. The draws of rounds 2j and 2j + 1 are antithetic, so that the control also spends as much as
+the compared run.
 """
 
 import math
@@ -16,7 +16,7 @@ from shared.trajectory.seeds import round_uniform
 
 
 class RandomPolicy(ScalingPolicy[RandomScaling]):
-    """Numbers of actors by chance, the same for the same job seed and round."""
+    """Random numbers of actors, equal for equal job seed and round."""
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
         """Draw a number of actors."""
@@ -32,7 +32,7 @@ class RandomPolicy(ScalingPolicy[RandomScaling]):
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:
-        """Return the upper end of the interval, or what the largest score would come to."""
+        """Return the upper end of the interval, or the number for the largest score."""
         mean, largest = self.parameters.mean_actors, self.parameters.decay**round_index
         if mean is not None:
             return actors.clip(math.ceil(mean + _reach(mean, actors)))
@@ -52,5 +52,5 @@ def _around(mean: float, seen: ScalingInput) -> ScalingDecision:
 
 
 def _reach(mean: float, actors: ActorRange) -> float:
-    """Return how far counts may be from their mean inside a job's range."""
+    """Return the largest distance of counts from their mean in a job's range."""
     return min(mean - actors.min, actors.max - mean)

@@ -1,4 +1,4 @@
-"""Which class decides for which `scaling` of a job: a line a policy."""
+"""The class of each scaling policy: one line per policy."""
 
 from typing import Any
 
@@ -30,5 +30,5 @@ SCALING_POLICIES: dict[str, type[ScalingPolicy[Any]]] = {
 
 
 def scaling_policy(scaling: Policy) -> ScalingPolicy[Any]:
-    """Return the policy a job asked for."""
+    """Return a job's scaling policy."""
     return SCALING_POLICIES[scaling.policy](scaling)

@@ -1,9 +1,9 @@
-"""Actors by recent returns: up while they change, down while they stand still.
+"""Actors by recent returns: more while returns change, fewer while they stagnate.
 
-The published code tries this beside its detector (`window_scheduler.py`). It starts at the most
-actors, looks at the mean gradient of a window of returns and adds or removes a fixed number. There
-the threshold is absolute; here it is relative to the size of the returns, so that one value serves
-every environment. A return that falls counts as change too, as it does there.
+The published code has this alternative to its detector (`window_scheduler.py`). It starts at the
+most actors, and adds or removes a fixed number by the mean gradient of a window of returns. Its
+threshold is absolute; here it is relative to the size of the returns, so that one value fits every
+environment. As there, a falling return counts as change, too.
 """
 
 import statistics
@@ -15,10 +15,10 @@ from shared.contracts.scaling_spec import RewardWindowScaling
 
 
 class RewardWindowPolicy(ScalingPolicy[RewardWindowScaling]):
-    """The number of the round before, a step up or down."""
+    """The previous round's number, plus or minus a step."""
 
     def decide(self, seen: ScalingInput) -> ScalingDecision:
-        """Take a step from the round before."""
+        """Take a step from the previous round's number."""
         known = [r.training_return for r in seen.past if r.training_return is not None]
         returns = known[-self.parameters.window :]
         before = seen.past[-1].requested if seen.past else seen.actors.max
@@ -29,7 +29,7 @@ class RewardWindowPolicy(ScalingPolicy[RewardWindowScaling]):
 
     @property
     def num_rounds(self) -> int:
-        """One window."""
+        """The window."""
         return self.parameters.window
 
     def _step(self, returns: Sequence[float]) -> tuple[int, str]:
@@ -43,7 +43,7 @@ class RewardWindowPolicy(ScalingPolicy[RewardWindowScaling]):
 
 
 def relative_change(returns: Sequence[float]) -> float:
-    """Return the size of the mean gradient over the mean size of the returns; 0 if all are 0.
+    """Return |mean gradient| divided by the mean |return|; 0 if all returns are 0.
 
     The gradient is the central difference, one-sided at the ends.
     """

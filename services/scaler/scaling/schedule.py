@@ -1,4 +1,4 @@
-"""A given list of counts: replays a run, or tries any plan one can write down."""
+"""A given list of counts, to replay a run or try any plan."""
 
 from services.scaler.scaling.base import ScalingDecision, ScalingInput, ScalingPolicy
 from shared.contracts.scaling_spec import ActorRange, ScheduleScaling
@@ -19,6 +19,6 @@ class SchedulePolicy(ScalingPolicy[ScheduleScaling]):
         )
 
     def most_from(self, round_index: int, actors: ActorRange) -> int:
-        """Return the largest entry that is left."""
+        """Return the largest remaining entry."""
         counts = self.parameters.num_actors
         return max(counts[round_index:] or counts[-1:])
