@@ -1,4 +1,4 @@
-"""Masks of actions that an environment gives beside its observations."""
+"""Action masks that an environment returns beside its observations."""
 
 from typing import Any
 
@@ -14,17 +14,17 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 
 class ActionMask(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Puts the mask of actions beside the observation, where policies obey it.
+    """Adds the action mask to the observation, where policies obey it.
 
-    It is what the environment's `action_masks()` returns, as sb3-contrib has it, or else what is in
-    its `info` under `action_mask`, as Gymnasium's toy text has it.
+    The mask is the result of the environment's `action_masks()`, as in sb3-contrib, or else
+    `action_mask` of its `info`, as in Gymnasium's toy text.
     """
 
     def __init__(self, env: Env) -> None:
-        """Put it around an environment.
+        """Wrap an environment.
 
         Raises:
-            TypeError: Its actions are no choices.
+            TypeError: Its actions are not discrete.
         """
         super().__init__(env)
         size = num_choices(env.action_space)
@@ -37,12 +37,12 @@ class ActionMask(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._masks = env.get_wrapper_attr("action_masks") if _has_masks(env) else None
 
     def reset(self, **given: Any) -> tuple[Any, dict[str, Any]]:
-        """Reset; returns the observation with the mask."""
+        """Reset; return the observation with the mask."""
         observation, info = self.env.reset(**given)
         return self._with_mask(observation, info), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step; returns the observation with the mask."""
+        """Step; return the observation with the mask."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self._with_mask(observation, info), reward, terminated, truncated, info
 

@@ -1,8 +1,7 @@
-"""Wrappers that bring any supported environment into the form policies know.
+"""Wrappers that bring any supported environment into the form that policies expect.
 
-Observations become vectors, or images with the channels first, or both in a row; actions become one
-number, a vector of real numbers, or a vector of choices. An environment that has that form already
-is left alone.
+Observations become vectors, channels-first images, or both in a row. Actions become one number, a
+vector of real numbers, or a vector of choices. An environment already in this form is left alone.
 """
 
 from typing import Any, cast
@@ -27,10 +26,10 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 
 class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Puts all parts into one row, choices as one 1 among zeros, as Gymnasium's `flatten` does.
+    """Puts all parts into one row, choices one-hot, as Gymnasium's `flatten` does.
 
-    Unlike that, it puts images first, each with its channels first, and it names the part that is
-    not what the space says. With images all is bytes where all parts fit into these.
+    Unlike `flatten`, it puts images first, each channels-first, and its errors name the part that
+    does not fit the space. A row with images is uint8 if all of its parts fit into bytes.
     """
 
     def __init__(self, env: Env) -> None:
@@ -52,14 +51,14 @@ class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
         row.images = images
         self.observation_space = row
         self.masks = self._parts[-1].is_mask
-        """Whether the end of an observation says which actions are allowed."""
+        """Whether an observation ends with a mask of allowed actions."""
         self._ends = _ends_of_choices(env.action_space) if self.masks else ()
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step; something must be allowed where the episode goes on.
+        """Step; while the episode continues, at least one action must be allowed.
 
         Raises:
-            ValueError: Nothing is.
+            ValueError: No action is allowed.
         """
         stepped = super().step(action)
         observation, _, terminated, truncated, _ = stepped
@@ -68,10 +67,10 @@ class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
         return stepped
 
     def reset(self, **given: Any) -> tuple[Any, dict[str, Any]]:
-        """Reset; something must be allowed at the start.
+        """Reset; at least one action must be allowed at the start.
 
         Raises:
-            ValueError: Nothing is.
+            ValueError: No action is allowed.
         """
         observation, info = super().reset(**given)
         self._require_choice(observation)
@@ -83,7 +82,7 @@ class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
         return np.concatenate(rows).astype(self._dtype, copy=False)
 
     def in_words(self) -> str:
-        """Return which parts are in the row, with the numbers of each."""
+        """Return the parts of the row in words, each with its size."""
         sizes = [(part, part.bounds[0].shape) for part in self._parts]
         images = [f"{part.name} {_size(shape)}" for part, shape in sizes if part.is_image]
         rest = [(part.name, shape[0]) for part, shape in sizes if not part.is_image]
@@ -104,7 +103,7 @@ class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 def _ends_of_choices(space: Space[Any]) -> tuple[int, ...]:
-    """Return where each choice's numbers end in a mask."""
+    """Return the end of each choice's numbers in a mask."""
     if isinstance(space, Discrete):
         return (int(space.n),)
     sizes = space.nvec.reshape(-1) if isinstance(space, MultiDiscrete) else [2] * flatdim(space)
@@ -112,13 +111,13 @@ def _ends_of_choices(space: Space[Any]) -> tuple[int, ...]:
 
 
 def has_mask(env: Env) -> bool:
-    """Whether the end of an adapted environment's observations says which actions are allowed."""
+    """Whether an adapted environment's observations end with a mask of allowed actions."""
     row = _row_of_parts(env)
     return row is not None and row.masks
 
 
 def what_is_seen(env: Env) -> str:
-    """Return in words what a policy sees of an adapted environment, part by part."""
+    """Describe a policy's view of an adapted environment in words, part by part."""
     row, shape = _row_of_parts(env), env.observation_space.shape or ()
     if row is not None:
         return row.in_words()
@@ -145,12 +144,12 @@ def _numbers(count: int) -> str:
 
 
 def sampled_action(env: Env, observation: NDArray[Any], space: Space[Any] | None = None) -> Any:
-    """Return a random action of an adapted environment, one that the observation allows.
+    """Return a random action of an adapted environment that the observation allows.
 
     Args:
-        env: Whose.
-        observation: The newest one.
-        space: Draws it; None means the environment's own space.
+        env: The environment.
+        observation: Its newest observation.
+        space: Space that draws the action; None means the environment's own.
     """
     space = env.action_space if space is None else space
     if not has_mask(env):
@@ -194,7 +193,7 @@ class VectorObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class ChannelsFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Makes images [C, H, W] of [H, W], [H, W, C] and stacks [S, H, W, C] of them (C = S * C)."""
+    """Turns [H, W], [H, W, C] and stacks [S, H, W, C] into images [C, H, W], or [S * C, H, W]."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -208,7 +207,7 @@ class ChannelsFirst(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class FlatAction(gymnasium.ActionWrapper[Any, Any, Any]):
-    """Takes actions of any shape as a vector: of real numbers, or of choices."""
+    """Takes actions of any shape as a vector of real numbers or of choices."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -228,7 +227,7 @@ class FlatAction(gymnasium.ActionWrapper[Any, Any, Any]):
 
 
 def adapted(env: Env) -> Env:
-    """Return the environment in the form that policies know, wrapped no more than it must be.
+    """Return the environment in the form that policies expect, in as few wrappers as possible.
 
     Its spaces have passed the checks of `shared.environments.spaces`.
     """

@@ -1,8 +1,8 @@
-"""Parallel environments, as PettingZoo has them: one policy plays all agents.
+"""Parallel environments in PettingZoo's sense: one policy plays all agents.
 
-Each agent is an environment of its own to the rest of Nitro, a column of the fragment beside those
-of the others. A step needs the actions of all, so `choose` tells them first. A dead agent sees
-zeros and earns nothing until the episode ends for all, as with SuperSuit's `black_death`.
+To the rest of Nitro each agent is an environment of its own, with its own column of the fragment.
+A step needs the actions of all agents, so `choose` sets them first. A dead agent sees zeros and
+earns nothing until the episode ends for all agents, as with SuperSuit's `black_death`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,15 +23,15 @@ class ParallelEnv(Protocol):
     """The methods of `pettingzoo.ParallelEnv` that are used here."""
 
     agents: list[str]
-    """Those that are alive."""
+    """Living agents."""
     possible_agents: list[str]
 
     def observation_space(self, agent: str, /) -> Space[Any]:
-        """Return an agent's observations."""
+        """Return the space of an agent's observations."""
         ...
 
     def action_space(self, agent: str, /) -> Space[Any]:
-        """Return an agent's actions."""
+        """Return the space of an agent's actions."""
         ...
 
     def reset(self, *, seed: int | None, options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -47,12 +47,12 @@ class ParallelEnv(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         ...
 
 
 class _Game:
-    """A parallel environment, and what of its newest reset or step is not yet fetched."""
+    """A parallel environment, and the results of its newest reset or step not yet fetched."""
 
     def __init__(self, env: ParallelEnv) -> None:
         self.env = env
@@ -63,7 +63,7 @@ class _Game:
         self._is_closed = False
 
     def start(self, agent: str, *, seed: int | None, options: Any) -> tuple[Any, dict[str, Any]]:
-        """Return an agent's first observation; the first that asks begins the episode for all."""
+        """Return an agent's first observation; the first call begins the episode for all agents."""
         if agent not in self._starts:
             self._dead = set()
             observations, infos = self.env.reset(seed=seed, options=options)
@@ -71,7 +71,7 @@ class _Game:
                 name: (self._seen(name, observations), infos.get(name, {}))
                 for name in self.env.possible_agents
             }
-            # The last steps of the episode before stay: the others fetch theirs after this reset.
+            # Keep the previous episode's last step: other agents fetch it after this reset.
             self._choices = {}
         return self._starts.pop(agent)
 
@@ -80,9 +80,9 @@ class _Game:
         self._choices[agent] = action
 
     def step(self, agent: str, action: Any) -> _Step:
-        """Return what an agent gets of a step; the first that asks takes the step for all.
+        """Return an agent's results of a step; the first call takes the step for all agents.
 
-        Agents that have not chosen take the action given here.
+        Agents without a chosen action take the action given here.
         """
         if agent not in self._steps:
             self._starts = {}
@@ -130,7 +130,7 @@ class Agent(gymnasium.Env[Any, Any]):
     """One agent of a parallel environment."""
 
     others: tuple[Env, ...] = ()
-    """Of the first agent: the other agents, in their order, each in the same wrappers."""
+    """The other agents in order, each in the same wrappers; set on the first agent only."""
 
     def __init__(self, game: _Game, name: str) -> None:
         self.name = name
@@ -141,12 +141,12 @@ class Agent(gymnasium.Env[Any, Any]):
         self._game = game
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode for all agents, or return the start of one that has begun."""
+        """Begin an episode for all agents, or return the start of the episode already begun."""
         super().reset(seed=seed)
         return self._game.start(self.name, seed=seed, options=options)
 
     def step(self, action: Any) -> _Step:
-        """Return what this agent gets of all agents' step; see `choose`."""
+        """Return this agent's results of the step of all agents; see `choose`."""
         return self._game.step(self.name, action)
 
     def choose(self, action: Any) -> None:
@@ -172,7 +172,7 @@ def first_agent(env_id: str, made: Any) -> Agent:
     """Return the first agent of a parallel environment.
 
     Raises:
-        UnsupportedEnvironment: It is none, or its agents differ in their spaces.
+        UnsupportedEnvironment: It is not a parallel environment, or its agents' spaces differ.
     """
     if hasattr(made, "agent_iter"):
         raise UnsupportedEnvironment(
@@ -198,13 +198,13 @@ def first_agent(env_id: str, made: Any) -> Agent:
 
 
 def agents_of(env: Env) -> list[Env]:
-    """Return all agents of an environment, the first one first; any other is its only agent."""
+    """Return all agents of a parallel environment in order; of any other, the environment alone."""
     bare = env.unwrapped
     return [env, *bare.others] if isinstance(bare, Agent) else [env]
 
 
 def choose(envs: Sequence[Env], actions: Sequence[object]) -> None:
-    """Tell agents the actions of their next step, before the first of them takes it."""
+    """Set the agents' next actions, before the first agent steps."""
     for env, action in zip(envs, actions, strict=True):
         chosen: Any = action
         while isinstance(env, gymnasium.Wrapper):

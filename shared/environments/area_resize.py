@@ -1,10 +1,10 @@
-"""Shrinking a grey image by areas, the same to the last bit as OpenCV's `INTER_AREA`.
+"""Shrink a grey image by areas, bit for bit like OpenCV's `INTER_AREA`.
 
-Every published Atari score was reached on frames that OpenCV shrank. OpenCV itself would make the
-actor's image larger by 150 MB, more than everything else that an actor needs for a game, so the one
-function of it that matters is written out: each new pixel is the mean of the rectangle of old ones
-it covers, in float32, first along rows and then along columns, summed in the order of the pixels.
-The order counts: exact halves are common, and it decides which way they are rounded.
+Every published Atari score was reached on frames that OpenCV shrank. OpenCV itself would add 150 MB
+to the actor's image, more than everything else that an actor needs for a game. So this module
+implements the one function that matters. Each new pixel is the float32 mean of the rectangle of old
+pixels that it covers, first along rows and then along columns, summed in pixel order. The order
+matters: exact halves are common, and it decides which way they round.
 """
 
 import math
@@ -13,25 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SLIVER = 1e-3
-"""Share of a pixel below which an overlap is left out, as OpenCV does."""
+"""Share of a pixel below which an overlap is ignored, as in OpenCV."""
 
 
 class AreaResize:
-    """Shrinks images of one size to another; keeps its buffers, so it serves one caller."""
+    """Shrinks images from one size to another; reuses its buffers, so it serves one caller."""
 
     def __init__(self, old: tuple[int, int], new: tuple[int, int]) -> None:
-        """Prepare for images of `old` to become `new`, both as (height, width).
+        """Prepare to shrink images from `old` to `new`, both (height, width).
 
         Raises:
-            ValueError: The new size is empty or larger than the old, or both ratios are whole,
-                where OpenCV rounds in another way.
+            ValueError: The new size is empty or larger than the old, or both ratios are integers,
+                for which OpenCV rounds differently.
         """
         if not all(1 <= after <= before for before, after in zip(old, new, strict=True)):
             raise ValueError(f"cannot shrink an image of {old} to {new}")
         if old != new and not any(before % after for before, after in zip(old, new, strict=True)):
             raise ValueError(f"cannot shrink {old} to {new}: the ratios must not both be whole")
         self._columns, self._rows = _taps(old[1], new[1]), _taps(old[0], new[0])
-        # Images lie on their side while columns are added up: whole rows are faster to fetch.
+        # Columns are summed on the transposed image: whole rows are faster to read.
         self._turned = np.empty(old[::-1], np.float32)
         self._narrow = np.empty((2, new[1], old[0]), np.float32)
         self._upright = np.empty((old[0], new[1]), np.float32)
@@ -55,7 +55,7 @@ def _weighted_sum(
     out: NDArray[np.float32],
     scratch: NDArray[np.float32],
 ) -> None:
-    """Add up weighted rows in order; "clip" spares NumPy a check of indices that are right."""
+    """Sum weighted rows in order; mode "clip" skips NumPy's check of indices known to be valid."""
     (first, first_weight), *others = taps
     rows.take(first, axis=0, out=out, mode="clip")
     np.multiply(out, first_weight, out=out)
@@ -68,7 +68,7 @@ def _weighted_sum(
 def _taps(old: int, new: int) -> list[tuple[NDArray[np.intp], NDArray[np.float32]]]:
     """Return, for the first, second, ... old pixel under each new one, its index and share [n, 1].
 
-    New pixels that cover fewer old ones than others are filled up with shares of 0.
+    A new pixel that covers fewer old pixels than others is padded with shares of 0.
     """
     shares = [_shares(pixel, old, old / new) for pixel in range(new)]
     count = max(map(len, shares))
@@ -81,7 +81,7 @@ def _taps(old: int, new: int) -> list[tuple[NDArray[np.intp], NDArray[np.float32
 
 
 def _shares(pixel: int, old: int, scale: float) -> list[tuple[int, float]]:
-    """Return which old pixels a new one covers, and what part of it each makes up."""
+    """Return the old pixels that a new pixel covers, and the share of each."""
     begin, end = pixel * scale, (pixel + 1) * scale
     width = min(scale, old - begin)
     last_whole = min(math.floor(end), old - 1)

@@ -1,4 +1,4 @@
-"""Images however small."""
+"""A wrapper that marks observations of any size as images."""
 
 from typing import Any
 
@@ -14,16 +14,16 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 
 class AsImage(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Has bytes with two or three axes seen as an image: as a grid, by small filters.
+    """Marks bytes with two or three axes as an image, so that small filters see the grid.
 
-    Elsewhere an image with a side below 36 pixels is numbers in a row.
+    Without this wrapper, an image with a side below 36 pixels is flattened.
     """
 
     def __init__(self, env: Env, parts: str = "") -> None:
-        """Take the names of parts, with commas between them; without any all is one image.
+        """Take comma-separated names of parts; an empty text makes the whole observation one image.
 
         Raises:
-            ValueError: There is no part of a name, or it is no such bytes.
+            ValueError: A name matches no part, or the part does not hold such bytes.
         """
         super().__init__(env)
         names = {name.strip() for name in parts.split(",")}
@@ -33,7 +33,7 @@ class AsImage(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = _marked(env.observation_space, names, ())
 
     def observation(self, observation: Any) -> Any:
-        """Return it as it is."""
+        """Return the observation unchanged."""
         return observation
 
 

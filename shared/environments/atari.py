@@ -1,9 +1,8 @@
 """Atari games by their registered ids.
 
-A game has several ids that differ in what is built into the environment: `ALE/Qbert-v5` skips four
-frames and repeats actions at random, `QbertNoFrameskip-v4` does neither. Here an id says which game
-and how sticky its actions are, and nothing else; everything else is the chain of
-`shared.environments.atari_options`.
+A game has several ids, whose environments differ: `ALE/Qbert-v5` skips four frames and repeats
+actions at random, `QbertNoFrameskip-v4` does neither. Here an id determines only the game and the
+probability of sticky actions. The chain of `shared.environments.atari_options` determines the rest.
 """
 
 import dataclasses
@@ -30,7 +29,7 @@ _TAKEN = re.compile(r"ALE/\w+-v5|(\w+)NoFrameskip-v4")
 
 
 def register_games() -> bool:
-    """Make Gymnasium know the ids of all games; return whether the emulator is installed."""
+    """Register the ids of all games with Gymnasium; return whether the emulator is installed."""
     if importlib.util.find_spec("ale_py") is None:
         return False
     importlib.import_module("ale_py")
@@ -43,11 +42,11 @@ def is_atari(env_id: str) -> bool:
 
 
 def atari_options(env_id: str, kwargs: Mapping[str, object]) -> "AtariOptions":
-    """Return how the game of an id is played.
+    """Return the options of an id's game.
 
     Raises:
-        UnsupportedEnvironment: The id is one with a frame skip that cannot be turned into ours, or
-            an option is unknown or out of range.
+        UnsupportedEnvironment: The id has a frame skip that cannot be mapped to ours, or an option
+            is unknown or out of range.
     """
     from shared.environments.atari_options import AtariOptions  # most actors play no game
 
@@ -80,7 +79,7 @@ def make_game(
     Raises:
         UnsupportedEnvironment: As for `atari_options`, or the game lacks a mode or difficulty.
     """
-    from shared.environments.atari_game import AtariGame  # nor do they load the emulator
+    from shared.environments.atari_game import AtariGame  # loads the emulator
 
     options = atari_options(env_id, kwargs)
     registered = registry[env_id]
@@ -90,7 +89,7 @@ def make_game(
 
 
 def chain(env: gymnasium.Env[Any, Any], wrappers: Sequence[WrapperRef]) -> tuple[str, ...]:
-    """Return what lies between a game and the policy, one line each; nothing for other things."""
+    """Return the layers between a game and the policy, one line each; none if it is not a game."""
     games = games_of(env)
     if games is None:
         return ()

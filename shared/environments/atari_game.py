@@ -1,12 +1,12 @@
 """One game of the Arcade Learning Environment with the whole preprocessing chain in one place.
 
-Drives the emulator itself rather than through a pile of wrappers: each step of the chain can be
-read below in the order it happens, and none can be applied twice. See
+The class drives the emulator directly rather than through a stack of wrappers. Each step of the
+chain stands below in its order, and none can be applied twice. See
 `shared.environments.atari_options` for the chain and its sources.
 
-Invariant: after a reset with a seed everything follows from the seed and the actions, whatever was
-played before. The emulator's own randomness is only read when its cartridge is loaded, which takes
-longer than many a rollout; so it is told to be deterministic, and sticky actions are drawn here.
+Invariant: after a reset with a seed, everything follows from the seed and the actions, regardless
+of earlier games. The emulator takes its seed only when it loads the cartridge, which takes longer
+than many rollouts. So the emulator is set to be deterministic, and sticky actions are drawn here.
 """
 
 from collections.abc import Mapping
@@ -28,16 +28,16 @@ Frames = NDArray[np.uint8]
 
 _EMULATOR_SEED = 0
 _VIDEO = b"\3\0\0\0TIA"
-"""Where the video chip's registers begin in a serialised state: its name, with its length."""
+"""Mark before the video chip's registers in a serialised state: the chip's name with its length."""
 _LINES_OFFSET = 5 * 4
-"""Bytes from there to the lines of the last frame and, behind them, of this one."""
+"""Bytes from the registers' start to the line count of the last frame, then of the current one."""
 
 
 class AtariGame(Games):
     """A game whose episodes may be single lives.
 
-    `reset` without a seed starts the next life while the game goes on, and a new game once it is
-    over. What a game brought in the end is asked for with `take_finished`.
+    `reset` without a seed starts the next life while the game continues, and a new game once it is
+    over. `take_finished` returns the outcome of finished games.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 - Gymnasium's form
@@ -84,7 +84,7 @@ class AtariGame(Games):
         if seed is not None or self._is_over or not self.options.terminal_on_life_loss:
             self._new_game()
         else:
-            self._press(ale_py.Action.NOOP)  # as Baselines does: out of the lost life
+            self._press(ale_py.Action.NOOP)  # leaves the lost life, as in Baselines
         if self._presses_fire:
             self._press(self._actions[1])
             self._press(self._actions[2])
@@ -110,10 +110,11 @@ class AtariGame(Games):
         return self._ale.getScreenRGB()
 
     def get_state(self) -> dict[str, NDArray[Any]]:
-        """Return what the next step or reset depends on, but for `np_random`.
+        """Return everything that the next step or reset depends on, except for `np_random`.
 
-        The oldest frame of the stack is left out, as the next step drops it. So are the screens,
-        and the emulator's generator, whose draws only sticky actions of its own would use.
+        The oldest frame of the stack is left out, because the next step drops it. The screens are
+        left out as well, and so is the emulator's generator, which only the emulator's own sticky
+        actions would use.
 
         Raises:
             NotNowError: The console has not drawn all of its screen.
@@ -130,7 +131,7 @@ class AtariGame(Games):
         }
 
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take over a state of the same game; steps and resets go on as if it had been played here.
+        """Restore a state of the same game; steps and resets continue as if it was played here.
 
         Raises:
             LookupError: An array is missing.
@@ -148,16 +149,16 @@ class AtariGame(Games):
         except (RuntimeError, SystemError) as error:
             raise ValueError(f"the emulator refuses it: {error}") from error
         if not np.array_equal(self._emulator_bytes(), saved):
-            raise ValueError("it is of another game")  # the emulator takes what it understands
+            raise ValueError("it is of another game")  # the emulator restores the part it knows
         self._stack[1:] = frames
         self._held, self._lives, self._length = held_action, lives, length
         self._is_over, self.score = bool(is_over), score
         self.finished.clear()
 
     def _draw_all(self) -> None:
-        """Play on to the end of a frame, if the emulator is not at one."""
+        """Play to the end of a frame, unless the emulator is at one."""
         if not _has_drawn_all(self._emulator_bytes()):
-            self._ale.reset_game()  # which a game that is over has to begin with
+            self._ale.reset_game()  # needed if the game is over
             while not _has_drawn_all(self._emulator_bytes()):
                 self._ale.act(ale_py.Action.NOOP)
 
@@ -180,7 +181,7 @@ class AtariGame(Games):
         self._held = ale_py.Action.NOOP
 
     def _press(self, action: ale_py.Action) -> None:
-        """Hold an action on the way to an episode's start; should the game end, begin another."""
+        """Hold an action before an episode starts; if that ends the game, begin another."""
         self._hold(action)
         if self._is_over:
             self._new_game()
@@ -208,24 +209,23 @@ class AtariGame(Games):
         return float(raw)
 
     def _stuck(self, action: ale_py.Action) -> ale_py.Action:
-        """Return what the console gets: the action, or the one before it (Machado et al., 2018)."""
+        """Return the console's action: this one, or the previous one (Machado et al., 2018)."""
         sticky = self.options.sticky_actions
         if not (sticky and self.np_random.random() < sticky):
             self._held = action
         return self._held
 
     def _has_lost_life(self) -> bool:
-        """Whether a life is gone and others are left; some games show none for a few frames."""
+        """Whether a life was lost and others are left; some games show 0 lives for a few frames."""
         before, self._lives = self._lives, self._ale.lives()
         return 0 < self._lives < before
 
 
 def _has_drawn_all(state: NDArray[np.uint8]) -> bool:
-    """Whether the console was at a frame's end, when it has drawn as many lines as its last frame.
+    """Whether the console was at a frame's end: it has drawn as many lines as in its last frame.
 
-    Some games spend seconds on a frame when they are switched on, which `act` cuts in pieces. A
-    state does not say in which piece it is (ale-py 0.12), so it can only be taken up by an emulator
-    that is in none.
+    Some games spend seconds on one frame after power-on, which `act` cuts into pieces. A state does
+    not record its piece (ale-py 0.12), so only an emulator at a frame's end can restore it.
     """
     registers = state.tobytes().index(_VIDEO) + len(_VIDEO)
     last_lines, lines = np.frombuffer(state, np.int32, 2, offset=registers + _LINES_OFFSET)
@@ -233,9 +233,9 @@ def _has_drawn_all(state: NDArray[np.uint8]) -> bool:
 
 
 def _difference(state: NDArray[np.uint8], loaded: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a state without what it shares with a game just loaded: nearly all; its own inverse.
+    """Return a state XORed with that of a game just loaded: mostly zeros; its own inverse.
 
-    Most of it is a generator that the console reads a few numbers of when it is switched on.
+    Most of a state is a generator of which the console reads a few numbers at power-on.
     """
     difference, shared = state.copy(), min(len(state), len(loaded))
     difference[:shared] ^= loaded[:shared]

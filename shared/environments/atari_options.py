@@ -1,8 +1,8 @@
 """How a game of the Arcade Learning Environment is played: the options of a job's `env_kwargs`.
 
-The chain is the one that published Atari scores rest on (Mnih et al., "Human-level control through
-deep reinforcement learning", Nature 518, 2015, Methods; as OpenAI Baselines, Stable-Baselines3 and
-CleanRL wrap it). It is the same for every game and whichever id the game is named by, so that a
+Published Atari scores rest on this chain (Mnih et al., "Human-level control through deep
+reinforcement learning", Nature 518, 2015, Methods; wrapped as in OpenAI Baselines,
+Stable-Baselines3 and CleanRL). It is the same for every game and every id of a game, so that a
 frame is never skipped twice; `chain` prints it.
 """
 
@@ -19,7 +19,7 @@ _SmallCount = Annotated[int, Field(strict=True, ge=1, le=16)]
 _MAX_NOOPS = 3600
 """A minute at the console's speed."""
 _MAX_INT32 = 2**31 - 1
-"""Largest number of the emulator's frame counter."""
+"""Largest value of the emulator's frame counter."""
 _Flag = Annotated[bool, Field(strict=True)]
 
 

@@ -10,10 +10,10 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 
 class BoundAction(gymnasium.ActionWrapper[Any, Any, Any]):
-    """Keeps real actions between two numbers, where the environment itself says no bound.
+    """Bounds continuous actions between two numbers, where the environment has no bound of its own.
 
-    A policy's actions are scaled to the bounds of its action space, so there must be some. Actions
-    reach the environment as they are.
+    A policy's actions are scaled to the bounds of the action space, so it needs bounds. Actions
+    reach the environment unchanged.
     """
 
     def __init__(self, env: Env, low: float = -1.0, high: float = 1.0) -> None:
@@ -29,5 +29,5 @@ class BoundAction(gymnasium.ActionWrapper[Any, Any, Any]):
         self.action_space = Box(lowest.astype(kind), highest.astype(kind), dtype=kind)
 
     def action(self, action: Any) -> Any:
-        """Return the action as it is."""
+        """Return the action unchanged."""
         return action

@@ -1,7 +1,7 @@
-"""Environments by registered name: building one, and saying what it looks like.
+"""Build an environment by its registered name, and describe it.
 
 Only the actor image has a simulator. The learner knows an environment by the `EnvironmentSpec` that
-`describe` returns; whatever Nitro cannot train on is refused here, before a job starts.
+`describe` returns. An environment that Nitro cannot train on is refused here, before a job starts.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ _OWN_PACKAGE = (
     "(nitro train --environment-package my_env.py)"
 )
 _NO_ENV = "must inherit from the gymnasium.Env class"
-"""The error of `gymnasium.make` about other environments, such as parallel ones."""
+"""The error of `gymnasium.make` for objects of other classes, such as parallel environments."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_NOTE, _MAX_NOTES = 300, 8
 _NOT_KEPT = "episodes cannot be left and taken up: "
@@ -79,17 +79,17 @@ def make_environment(
 ) -> Env:
     """Return the environment, with as little as possible between its `step` and the caller.
 
-    Its observations are vectors, or images with the channels first, whatever its own look like.
+    Its observations are vectors or channels-first images, regardless of their original form.
 
     Args:
         ref: The environment and its wrappers.
-        raw_rewards: Whether wrappers that change rewards are left out, as for evaluations.
-        render_mode: How it is drawn; None where nobody looks.
-        rebuild: Whether every reset builds it anew.
+        raw_rewards: Whether to leave out wrappers that change rewards, as evaluations do.
+        render_mode: Gymnasium's render mode; None to render nothing.
+        rebuild: Whether every reset rebuilds the environment.
 
     Raises:
         UnsupportedEnvironment: A name is unknown, a keyword argument is wrong, a package is
-            missing, or observations or actions are of a kind Nitro cannot train on.
+            missing, or Nitro cannot train on such observations or actions.
     """
 
     def make() -> Env:
@@ -104,16 +104,16 @@ def describe(
     while_building: contextlib.AbstractContextManager[None] | None = None,
     while_trying: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> EnvironmentSpec:
-    """Return what the learner needs to know of the environment, after trying one step of it.
+    """Return what the learner needs to know about the environment, after trying one step.
 
     Args:
         ref: The environment and its wrappers.
-        while_building: Entered for the construction, to end it if it hangs.
-        while_trying: Makes what is entered for a reset, and again for that step, likewise.
+        while_building: Context around the construction; ends it if it hangs.
+        while_trying: Makes such a context for each reset and each step.
 
     Raises:
-        UnsupportedEnvironment: As for `make_environment`, or the first step does not give what the
-            spaces say.
+        UnsupportedEnvironment: As for `make_environment`, or the first step's values do not fit
+            the spaces.
     """
     read: dict[str, str | None] = {}
     with while_building or contextlib.nullcontext(), noting_reads(read):
@@ -158,8 +158,8 @@ def describe(
 def _built(
     ref: EnvironmentRef, *, raw_rewards: bool = False, render_mode: str | None = None
 ) -> tuple[Env, tuple[str, ...]]:
-    """Return the environment and what its libraries warned about."""
-    # Warnings are kept for the run's record: an actor's log is no place anybody looks for them.
+    """Return the environment and its libraries' warnings."""
+    # Warnings go into the run's record: nobody would look for them in an actor's log.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         _set_variables(ref)
@@ -178,7 +178,7 @@ def _built(
 
 
 def _dressed(ref: EnvironmentRef, env: Env, *, raw_rewards: bool) -> Env:
-    """Return the environment in the job's wrappers and the form that policies know."""
+    """Return the environment in the job's wrappers, in the form that policies expect."""
     env = wrapped(env, ref.wrappers, raw_rewards=raw_rewards)
     check_observation_space(ref.env_id, env.observation_space, env.action_space)
     check_action_space(ref.env_id, env.action_space)
@@ -210,7 +210,7 @@ def _set_variables(ref: EnvironmentRef) -> None:
 
 
 def _unwrapped(made: Env) -> Env:
-    """Return the bare environment under a cheap time limit, unless other wrappers do something."""
+    """Return the bare environment under a cheap time limit, if no other wrapper has an effect."""
     wrappers = _wrapper_types(made)
     if len(set(wrappers)) < len(wrappers) or not _PLAIN_WRAPPERS.issuperset(wrappers):
         return made  # more than one time limit, or a change of observations, rewards or ends
@@ -222,14 +222,14 @@ def _unwrapped(made: Env) -> Env:
 def _try_one_step(
     env_id: str, env: Env, while_trying: Callable[[], contextlib.AbstractContextManager[None]]
 ) -> None:
-    """Reset and step once: what a constructor promises is not always what comes.
+    """Reset and step once: an environment may break the promises of its spaces.
 
-    Whether numbers are finite is left to rollouts.
+    Rollouts check whether numbers are finite.
     """
     try:
         env.action_space.seed(0)
         with while_trying():
-            # A seed that is long: what takes short ones only would fail in every actor.
+            # A long seed: an environment that takes only short seeds would fail in every actor.
             start = require_start(env.reset(seed=LONG_SEED))
         checked_observation(start, env.observation_space)
         with while_trying():
@@ -249,13 +249,14 @@ def _try_one_step(
 
 
 def require_registered(env_id: str) -> None:
-    """Refuse the name of an environment that there is none of.
+    """Refuse the name of an environment that is not registered.
 
     Raises:
-        UnsupportedEnvironment: Gymnasium knows no such environment; names similar ones.
+        UnsupportedEnvironment: Gymnasium knows no such environment; the message lists similar
+            names.
     """
     if env_id not in registry:
-        atari.register_games()  # they are known to Gymnasium only once they are asked for
+        atari.register_games()  # Gymnasium does not know them before
     if env_id not in registry:
         near = difflib.get_close_matches(env_id, sorted(registry), n=3, cutoff=0.5)
         hint = f"; did you mean {', '.join(near)}?" if near else _OWN_PACKAGE
@@ -263,7 +264,7 @@ def require_registered(env_id: str) -> None:
 
 
 def _made(ref: EnvironmentRef, render_mode: str | None) -> Env:
-    """Return what `gymnasium.make` gives, or say what is wrong with the reference."""
+    """Return the result of `gymnasium.make`, or raise an error that names the reference's fault."""
     require_registered(ref.env_id)
     _check_kwargs(ref.env_kwargs)
     if atari.is_atari(ref.env_id):
@@ -292,7 +293,7 @@ def _made(ref: EnvironmentRef, render_mode: str | None) -> Env:
 
 
 def _with_agents(env_id: str) -> EnvSpec:
-    """Return the registered environment as one that makes the first of its agents."""
+    """Return the spec of the registered environment, changed to make its first agent."""
     spec = registry[env_id]
     make = spec.entry_point
     creator = load_env_creator(make) if isinstance(make, str) else make
@@ -337,9 +338,9 @@ def _wrapper_types(env: Env) -> list[type]:
 
 
 def _frame_stack(env: Env) -> int | None:
-    """Return how many frames an observation stacks, or None where it is no stack of frames.
+    """Return how many frames an observation stacks, or None if it is not a stack of frames.
 
-    A wrapper that is not known to leave observations as they are may change them.
+    A wrapper may change observations unless it is known to leave them alone.
     """
     games = games_of(env)
     kept = all(issubclass(kind, _KEEP_OBSERVATIONS) for kind in _wrapper_types(env))
@@ -363,5 +364,5 @@ def _versions(env: Env) -> dict[str, str]:
 
 @functools.cache
 def _distributions(_path: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
-    """Return what every package on the path was installed from: reads what is said of all files."""
+    """Return the distributions of every package on the path; reads the metadata of all files."""
     return importlib.metadata.packages_distributions()

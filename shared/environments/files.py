@@ -1,7 +1,7 @@
-"""Files of this machine that environments are built from, such as a robot's XML.
+"""Local files that environments are built from, such as a robot's XML.
 
-A job has plain names alone, which no actor elsewhere could take for a path. Which file a name
-stands for is said by whoever submits the job on the same machine, to its own actors.
+A job holds only plain names, which no actor elsewhere could mistake for a path. The process that
+submits a job on the same machine maps names to files for its own actors.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ _FILES: dict[str, Path] = {}
 
 
 def know_file(name: str, path: str | Path) -> None:
-    """Let a name stand for a file in what environments are built with from now on."""
+    """Let a name in later environments' arguments stand for a file."""
     _FILES[name] = Path(path)
 
 

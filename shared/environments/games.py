@@ -1,7 +1,7 @@
-"""Games whose episodes may be single lives: what a whole game brought, apart from its episodes.
+"""Games whose episodes may be single lives: the outcome of a whole game, apart from its episodes.
 
-An actor learns from episodes and reports games. Most environments know no difference; the innermost
-part of one that does is a `Games`.
+An actor learns from episodes and reports games. In most environments the two are the same. An
+environment that tells them apart has a `Games` as its innermost layer.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class Games(gymnasium.Env[Any, Any]):
     chain: tuple[str, ...]
     """The layers between the simulator and the observation, one line each."""
     score: float
-    """Sum of all raw rewards of the game that is going on."""
+    """Sum of all raw rewards of the current game."""
     finished: list[FinishedGame]
-    """The games that ended since they were last taken."""
+    """Games that ended since the last `take_finished`."""
 
     def take_finished(self) -> list[FinishedGame]:
         """Return the games that ended since the last call, and forget them."""
@@ -41,19 +41,19 @@ class Games(gymnasium.Env[Any, Any]):
 
 
 def games_of(env: Env) -> Games | None:
-    """Return the part of an environment that counts games, or None if episodes are all it has."""
+    """Return the layer of an environment that counts games, or None if it has only episodes."""
     bare = env.unwrapped
     return bare if isinstance(bare, Games) else None
 
 
 def whole_games(env: Env) -> Env:
-    """Return the environment with whole games as its episodes, for playing rather than learning."""
+    """Return the environment with whole games as episodes, for playing rather than learning."""
     games = games_of(env)
     return env if games is None else _WholeGames(env, games)
 
 
 class _WholeGames(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Goes on with the next life by itself; the raw score comes as the last step's reward."""
+    """Continues with the next life by itself; the last step's reward is the raw score."""
 
     def __init__(self, env: Env, games: Games) -> None:
         super().__init__(env)
@@ -66,7 +66,7 @@ class _WholeGames(gymnasium.Wrapper[Any, Any, Any, Any]):
         following = observation
         if not (finished := self._games.take_finished()):
             following = self.env.reset()[0]
-            # A limit of frames may end the game between two lives, and the next is not ours.
+            # A limit of frames may end the game between two lives; then the next life is not ours.
             if not (finished := self._games.take_finished()):
                 return following, 0.0, False, False, info
             terminated, truncated = False, True

@@ -1,7 +1,7 @@
 """Return values of Gymnasium's `reset` and `step`, and messages for environments that differ.
 
-Rollouts unpack what comes without looking at it: a check would cost every step. So what went wrong
-is found out afterwards, from the error and where it was raised.
+Rollouts unpack these values unchecked: a check would cost time in every step. After a failure this
+module finds the cause from the error and from the place where it was raised.
 """
 
 import inspect
@@ -24,14 +24,14 @@ STEP_RETURNS = (
 )
 _UNPACKING = re.compile(r"values to unpack \(expected ([25])\b")
 _BETWEEN = ("functions.", "gymnasium.core", "gymnasium.wrappers.", "nitro.", "shared.")
-"""Modules that call environments, and are none."""
+"""Modules that call environments without being environments."""
 
 
 def require_start(start: object) -> object:
-    """Return the observation of what `reset` returned.
+    """Return the observation in the value that `reset` returned.
 
     Raises:
-        TypeError: It is not what Gymnasium's returns.
+        TypeError: The value is not an observation and a dict.
     """
     if not (isinstance(start, Sequence) and len(start) == 2 and isinstance(start[1], Mapping)):
         raise TypeError(f"reset returned {_shown(start)}; {RESET_RETURNS}")
@@ -42,7 +42,7 @@ def require_reward(reward: object) -> float:
     """Return a reward as a number.
 
     Raises:
-        TypeError: It is none, or several.
+        TypeError: The reward is not exactly one number.
     """
     if not _is_number(reward):
         raise TypeError(f"step returned the reward {_shown(reward)}; a reward is one number")
@@ -50,9 +50,9 @@ def require_reward(reward: object) -> float:
 
 
 def what_went_wrong(error: BaseException, env: Env) -> str:
-    """Return what to say of an error that calling an environment ended in.
+    """Return a message for an error raised while an environment was called.
 
-    Where the environment returned what cannot be used, it is named with the line of its method.
+    If the environment returned an unusable value, the message shows it and the method's line.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not frames or not str(frames[-1].f_globals.get("__name__", "")).startswith(_BETWEEN):
@@ -85,7 +85,7 @@ def _shown(value: object) -> str:
 
 
 def _place(env: Env, method: str) -> str:
-    """Return where a method of an environment is, as a traceback shows it."""
+    """Return the location of an environment's method, formatted like a traceback line."""
     code = getattr(inspect.unwrap(getattr(type(env.unwrapped), method)), "__code__", None)
     if code is None:
         return ""

@@ -1,4 +1,4 @@
-"""Observations without some of their parts."""
+"""A wrapper that leaves out parts of observations."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 
 class LeaveOut(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Leaves out parts of a `Dict` or `Tuple`; a single part that remains is the observation."""
+    """Leaves out parts of a `Dict` or `Tuple`; a single remaining part becomes the observation."""
 
     def __init__(self, env: Env, parts: str) -> None:
-        """Take the names of parts, with commas between them; inner ones have dots: `eyes.left`.
+        """Take comma-separated names of parts; dots name inner parts: `eyes.left`.
 
         Raises:
-            ValueError: There is no part of a name, or none would remain.
+            ValueError: A name matches no part, or no part would remain.
         """
         super().__init__(env)
         names = [name.strip() for name in parts.split(",")]
@@ -29,7 +29,7 @@ class LeaveOut(gymnasium.ObservationWrapper[Any, Any, Any]):
         )
 
     def observation(self, observation: Any) -> Any:
-        """Return what remains, by name."""
+        """Return the remaining parts by name."""
         if len(self._kept) == 1:
             return self._kept[0].of(observation)
         return {part.name: part.of(observation) for part in self._kept}

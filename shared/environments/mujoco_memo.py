@@ -1,10 +1,9 @@
-"""Asking a MuJoCo environment once per state what it asks itself twice.
+"""Memoise values that MuJoCo environments compute twice for the same state.
 
 Gymnasium's walkers test their health for the reward and again for the end of the episode; in Hopper
-each test costs a tenth of a simulation step. Its humanoids weigh the body's centre at the end of a
-step and again, in the same state, at the start of the next. The state does not change between, so
-the answers are kept until the simulation moves on: observations, rewards and ends stay the same to
-the last bit.
+each test costs a tenth of a simulation step. Its humanoids compute the centre of mass at the end of
+a step and again, in the same state, at the start of the next. The results are kept until the
+simulation moves on: observations, rewards and ends stay bit-identical.
 """
 
 from types import FunctionType
@@ -19,23 +18,23 @@ _BASE_MODULE = f"{_LIBRARY}mujoco_env"
 
 
 def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
-    """Make a bare environment of the library's remember its health and its body's centre.
+    """Make one of Gymnasium's bare environments memoise its health and centre of mass.
 
-    Environments that have neither, or are not the library's own, are left alone.
+    Environments that have neither, or are not Gymnasium's own, are left alone.
     """
     kind: Any = type(env)
     asked = getattr(kind, "is_healthy", None)
-    # Not a subclass of one's own, which may change the state between the questions.
+    # A user's subclass is excluded: it may change the state between the two calls.
     is_mujoco = kind.__module__.startswith(_LIBRARY)
     if not (is_mujoco and isinstance(asked, property) and asked.fget):
         return
     if kind.do_simulation.__module__ != _BASE_MODULE:
-        return  # it steps its simulation in a way of its own
+        return  # it steps its simulation in its own way
     ask = asked.fget
 
     def do_simulation(self: Any, ctrl: NDArray[np.floating], n_frames: int) -> None:
-        # Without the base's check of the control's shape: a policy that fits the environment's
-        # action space, which the actor makes sure of, has no other.
+        # The base class's check of the control's shape is skipped: the actor has checked that the
+        # policy fits the action space.
         self.remembered_health = self.remembered_centre = None
         self._step_mujoco_simulation(ctrl, n_frames)
 
@@ -63,15 +62,15 @@ def remember_answers(env: gymnasium.Env[Any, Any]) -> None:
 
 
 def forget_answers(env: gymnasium.Env[Any, Any]) -> None:
-    """Forget what was asked: the state was changed from outside."""
+    """Forget the memoised values, because the state was changed from outside."""
     remembering = cast("Any", env)
     remembering.remembered_health = remembering.remembered_centre = None
 
 
 def _step_remembering_the_centre(env: Any, step: FunctionType) -> FunctionType:
-    """Return the environment's own step, which finds a remembering `mass_center` beside it.
+    """Return the environment's own step with a memoising `mass_center` in its globals.
 
-    The library's module keeps its function: other environments of the process are left alone.
+    Gymnasium's module keeps its function, so other environments of the process are unaffected.
     """
     weigh = step.__globals__["mass_center"]
 

@@ -1,4 +1,4 @@
-"""How long a slow environment takes for a step, measured where actors run."""
+"""Step time of a slow environment, measured where actors run."""
 
 import contextlib
 import time
@@ -11,18 +11,18 @@ from shared.environments.adapters import sampled_action
 
 _STEPS = 3
 _SLOW_S = 0.02
-"""Faster steps are not worth a word, and their times would only differ from call to call."""
+"""Faster steps are not reported: their times vary from call to call."""
 
 
 def slow_step_s(
     env: gymnasium.Env[Any, Any],
     while_trying: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> float:
-    """Return the seconds of the fastest of a few steps; 0 where they are fast, or where one fails.
+    """Return the seconds of the fastest of a few steps; 0 if a step is fast or fails.
 
     Args:
         env: The environment; it is reset first.
-        while_trying: Makes what is entered for each reset and each step, to end those that hang.
+        while_trying: Makes a context for each reset and each step, which ends a call that hangs.
     """
     times = list[float]()
     ended = True
@@ -39,6 +39,6 @@ def slow_step_s(
             if times[-1] < _SLOW_S:
                 return 0.0
             ended = bool(terminated or truncated)
-    except Exception:  # an environment may raise anything; training will tell
+    except Exception:  # an environment may raise anything; training will report it
         return 0.0
     return round(min(times), 3)

@@ -1,10 +1,10 @@
-"""Python packages of one's own that bring environments.
+"""The user's own Python packages of environments.
 
-They are named in the settings of whoever builds environments, never in a job, and imported once
-when the process starts. Importing one is what registers its environments with Gymnasium, and its
-wrappers with `shared.environments.wrappers.register_wrapper`. With `module:maker`, a function or
-class of that name, which makes an environment, is registered by Nitro. A module may also be named
-by its file, `/path/to/maze.py` or `/path/to/maze.py:maker`.
+The settings of each process that builds environments name them, never a job. The process imports
+them once, when it starts. The import registers a package's environments with Gymnasium, and its
+wrappers with `shared.environments.wrappers.register_wrapper`. For `module:maker`, Nitro registers
+the function or class `maker`, which makes an environment. A module may also be named by its file:
+`/path/to/maze.py` or `/path/to/maze.py:maker`.
 """
 
 import importlib
@@ -33,10 +33,10 @@ class EnvironmentPackageError(ImportError):
 
 
 def package_names(text: str) -> tuple[str, ...]:
-    """Return the names in a text with commas between them.
+    """Return the names in a comma-separated text.
 
     Raises:
-        ValueError: One is no name of a Python package.
+        ValueError: An entry is not the name of a Python package.
     """
     names = tuple(name for name in re.split(r"[,\s]+", text) if name)
     for name in names:
@@ -57,7 +57,7 @@ PackageNames = Annotated[
 
 
 def file_name(path: Path, maker: str = "") -> str:
-    """Return the name of a Python file, or of what makes an environment in it.
+    """Return the name of a Python file, or of a maker of environments in it.
 
     >>> file_name(Path("/my mazes/small.py"), "Maze")
     '/my%20mazes/small.py:Maze'
@@ -66,7 +66,7 @@ def file_name(path: Path, maker: str = "") -> str:
 
 
 def absolute_name(name: str) -> str:
-    """Return a name as a process that was started in another folder understands it.
+    """Return a name that is also valid in a process started in another folder.
 
     >>> absolute_name("mazes.small:make_maze")
     'mazes.small:make_maze'
@@ -78,7 +78,7 @@ def absolute_name(name: str) -> str:
 
 
 def maker_env_id(name: str) -> str:
-    """Return the name by which a job calls the environment of a `module:maker`.
+    """Return a job's name for the environment of a `module:maker`.
 
     >>> maker_env_id("mazes.small:make_maze")
     'own/mazes.small.make_maze'
@@ -92,12 +92,12 @@ def maker_env_id(name: str) -> str:
 
 
 def maker_of(env_id: str) -> str | None:
-    """Return what this process makes an environment with, by the name that registered it."""
+    """Return the `module:maker` that this process makes an environment with, if there is one."""
     return _MAKERS.get(env_id)
 
 
 def imported_on_call(name: str) -> Callable[..., object]:
-    """Return what calls a `module:maker`; its module is imported with the first call."""
+    """Return a function that calls a `module:maker`; its first call imports the module."""
 
     def make(*given: object) -> object:
         module, _, maker = name.partition(":")
@@ -116,10 +116,11 @@ def imported_on_call(name: str) -> Callable[..., object]:
 
 
 def import_environment_packages(names: Iterable[str]) -> None:
-    """Import every package, so that its environments are registered; register every maker.
+    """Import every package, which registers its environments; register every maker.
 
     Raises:
-        EnvironmentPackageError: One cannot be imported; names it, the setting and the reason.
+        EnvironmentPackageError: A package cannot be imported; the message names it, the setting
+            and the reason.
     """
     for name in names:
         module, _, maker = name.partition(":")

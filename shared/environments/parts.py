@@ -1,4 +1,4 @@
-"""The parts of an observation: their names, which are images, and which cannot be learned from."""
+"""The parts of an observation: names, images, and parts that a policy cannot learn from."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from shared.policy.blocks import MIN_IMAGE_SIDE
 
 MASK = "action_mask"
-"""Name of the part that says which actions are allowed, as PettingZoo has it."""
+"""PettingZoo's name for the part that holds the mask of allowed actions."""
 
 
 class ImageBox(Box):
-    """An image of bytes however small: elsewhere few pixels are numbers."""
+    """An image of bytes of any size; other spaces treat tiny images as plain numbers."""
 
     @classmethod
     def of(cls, low: NDArray[Any], high: NDArray[Any]) -> "ImageBox":
-        """Return the space of images between two."""
+        """Return the space of images between two bounds."""
         given: dict[str, Any] = {"dtype": np.uint8}  # a subclass is typed as of floats
         return cls(low, high, **given)
 
@@ -42,10 +42,10 @@ def is_image(space: Space[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of an observation that has no parts itself."""
+    """A leaf of an observation: a part without parts of its own."""
 
     keys: tuple[str | int, ...]
-    """Where it lies; empty where the observation is the part."""
+    """Path in the observation; empty if the whole observation is the part."""
     space: Space[Any]
 
     @property
@@ -55,23 +55,23 @@ class Part:
 
     @property
     def is_mask(self) -> bool:
-        """Whether it says which actions are allowed."""
+        """Whether it is the mask of allowed actions."""
         return self.name.rpartition(".")[2] == MASK
 
     @property
     def is_image(self) -> bool:
-        """Whether it is one for a network of filters."""
+        """Whether it is an image for a convolutional network."""
         return is_image(self.space) and not self.is_mask
 
     @property
     def fits_bytes(self) -> bool:
-        """Whether all that it may be is a whole number from 0 to 255."""
+        """Whether all of its values are integers from 0 to 255."""
         is_box = isinstance(self.space, Box) and not self.is_mask
         return not is_box or self.space.dtype == np.uint8
 
     @property
     def bounds(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The lowest and the highest of its numbers: [C, H, W] of an image, else in a row."""
+        """Its lowest and highest values: [C, H, W] for an image, otherwise flat."""
         if self.is_image:
             box = cast("Box", self.space)
             return channels_first(box.low), channels_first(box.high)
@@ -105,17 +105,17 @@ def parts(space: Space[Any], keys: tuple[str | int, ...] = ()) -> Iterator[Part]
 
 
 def in_order(space: Space[Any]) -> list[Part]:
-    """Return all parts as policies see them: images first, a mask of actions last."""
+    """Return all parts in the policy's order: images first, the action mask last."""
     return sorted(parts(space), key=lambda part: (part.is_mask, not part.is_image))
 
 
 def obstacle(space: Space[Any], *, num_choices: int | None, most_values: int) -> str | None:
-    """Return why parts cannot be put into one row, and what helps; None if they can.
+    """Return why parts cannot be put into one row, and a remedy; None if they can.
 
     Args:
-        space: Of the observations; no box.
-        num_choices: Numbers of a mask of actions; None where actions have no choices.
-        most_values: Numbers that an observation may have.
+        space: Observation space, not a box.
+        num_choices: Size of an action mask; None if actions are not discrete.
+        most_values: Largest size of an observation.
     """
     found = list(parts(space))
     masks = [part for part in found if part.is_mask]
@@ -153,11 +153,11 @@ def _fits(space: Space[Any], num_choices: int | None) -> bool:
 
 
 def _is_numeric(space: Space[Any]) -> bool:
-    if isinstance(space, Text):  # Gymnasium makes numbers of its letters
+    if isinstance(space, Text):  # Gymnasium turns its letters into numbers
         return False
     try:
         return isinstance(flatten_space(space), Box)
-    except Exception:  # a space of somebody else's may raise anything
+    except Exception:  # a third-party space may raise anything
         return False
 
 

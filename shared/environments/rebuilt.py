@@ -1,6 +1,6 @@
-"""An environment that is built anew for every reset.
+"""An environment that is rebuilt for every reset.
 
-Some simulators do not reset all of their state: what was played before changes what comes next.
+Some simulators do not reset all of their state: earlier episodes change later episodes.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ import gymnasium
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 
 LONG_SEED = 2**63 - 2**32
-"""Of 63 bits, as actors reset with, and as theirs with room above it: an environment may count
-further seeds up from it."""
+"""A 63-bit seed like those of actors, with room above it: an environment may count up from its
+seed to derive more."""
 
 
 class Rebuilt(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Builds the environment anew for every reset but the first."""
+    """Rebuilds the environment for every reset except for the first."""
 
     def __init__(self, make: Callable[[], Env]) -> None:
         super().__init__(make())
@@ -26,7 +26,7 @@ class Rebuilt(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; without a seed, with one that the environment before has drawn."""
+        """Start an episode; without a seed, the previous environment draws one."""
         if not self._is_new:
             if seed is None:
                 seed = int(self.env.unwrapped.np_random.integers(LONG_SEED))

@@ -1,8 +1,8 @@
-"""Importing a Python file by its path, as multiprocessing's spawn does with the main script.
+"""Import a Python file by its path, as multiprocessing's spawn imports the main script.
 
-An environment may be written in the script that trains on it. Actors, and later commands, run that
-script under the name `__mp_main__`. So what is behind `if __name__ == "__main__":` is left out. A
-script without this line is run up to the call that trains.
+A training script may define its own environment. Actors, and later commands, run this script under
+the name `__mp_main__`, which skips code under `if __name__ == "__main__":`. A script without this
+line runs up to the call that trains.
 """
 
 import importlib.util
@@ -19,17 +19,17 @@ _imported: dict[Path, ModuleType] = {}
 
 
 class TrainingReachedError(BaseException):
-    """The script that is imported trains at this place: what it defines before is what is wanted.
+    """An imported script reached its call that trains; its definitions above the call suffice.
 
-    No `Exception`, so that a script which catches those does not go on.
+    Not an `Exception`: a script that catches exceptions must not continue.
     """
 
 
 def end_import() -> None:
-    """End the import of a script, if this code runs in one: whatever trains calls it first.
+    """End the import of a script, if one is under way; every function that trains calls this first.
 
     Raises:
-        TrainingReachedError: A script is imported for what it defines.
+        TrainingReachedError: A script is being imported for its definitions.
     """
     if _importing.get():
         raise TrainingReachedError
@@ -37,7 +37,7 @@ def end_import() -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Let nothing train that is imported in the body."""
+    """Keep code imported in the body from training."""
     mark = _importing.set(True)
     try:
         yield
@@ -46,13 +46,13 @@ def importing() -> Iterator[None]:
 
 
 def import_file(path: Path) -> ModuleType:
-    """Return the module of a Python file; the script that runs is its own.
+    """Return the module of a Python file; for the running script, its main module.
 
-    Files beside it can be imported afterwards, as they can by a script.
+    Files in the same folder can then be imported, as they can by a script.
 
     Raises:
-        ImportError: There is no such file, or it ends the process that imports it.
-        Exception: Whatever the file raises.
+        ImportError: There is no such file, or it exits the process.
+        Exception: Any error that the file raises.
     """
     main = sys.modules["__main__"]
     if script_of(main) == path:
@@ -63,7 +63,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 def script_of(module: ModuleType) -> Path | None:
-    """Return the file of a module that has one."""
+    """Return a module's file, or None if it has none."""
     file = getattr(module, "__file__", None)
     return Path(file).resolve() if file and Path(file).is_file() else None
 
@@ -73,7 +73,7 @@ def _run(path: Path) -> ModuleType:
     if spec is None or spec.loader is None or not path.is_file():
         raise ImportError(f"there is no Python file {path}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_NAME] = module  # dataclasses, for one, look themselves up
+    sys.modules[_NAME] = module  # dataclasses, among others, look up their own module
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     arguments, sys.argv = sys.argv, [str(path)]

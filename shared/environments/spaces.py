@@ -1,7 +1,7 @@
-"""Which Gymnasium spaces Nitro can train on, and what a policy sees of them.
+"""Gymnasium spaces that Nitro can train on, and their form for a policy.
 
-A policy sees vectors of float32, images of uint8 with the channels first, or both in a row;
-`shared.environments.adapters` brings an environment's own observations and actions into that form.
+A policy sees float32 vectors, channels-first uint8 images, or both in a row.
+`shared.environments.adapters` brings an environment's observations and actions into this form.
 """
 
 from typing import Any
@@ -21,12 +21,12 @@ from shared.environments.parts import is_image, obstacle
 from shared.policy.head import MAX_CHOICES
 
 _MAX_VALUES = 2**20
-"""Numbers per observation; more would not fit into a cache in any useful amount."""
+"""Numbers per observation; a cache could not hold a useful number of larger observations."""
 _NUMBERS = "fiub"
-"""NumPy's kinds of real numbers: float, signed, unsigned, truth value."""
+"""NumPy's kinds of real numbers: float, signed, unsigned, boolean."""
 
 
-class UnsupportedEnvironment(ValueError):  # noqa: N818 - it names what is wrong, as KeyError does
+class UnsupportedEnvironment(ValueError):  # noqa: N818 - names the fault, like Gymnasium's errors
     """An environment that does not exist, cannot be built or cannot be trained on."""
 
 
@@ -44,12 +44,12 @@ def wire_type(space: Space[Any]) -> type[np.uint8 | np.float32]:
 
 
 def has_parts(space: Space[Any]) -> bool:
-    """Whether observations have several parts, or are choices: policies see them in a row."""
+    """Whether observations have several parts or are discrete: policies see them as one row."""
     return isinstance(space, Dict | Tuple | Discrete | MultiBinary | MultiDiscrete)
 
 
 def num_choices(space: Space[Any]) -> int | None:
-    """Return how many numbers a mask of actions has; None where actions have no choices."""
+    """Return the size of an action mask; None if actions are not discrete."""
     if isinstance(space, Discrete):
         return int(space.n)
     if isinstance(space, MultiDiscrete):
@@ -58,12 +58,12 @@ def num_choices(space: Space[Any]) -> int | None:
 
 
 def check_observation_space(env_id: str, space: Space[Any], action: Space[Any]) -> None:
-    """Refuse observations that no policy of ours could take.
+    """Refuse observations that none of Nitro's policies can take.
 
     Args:
-        env_id: Of the environment.
-        space: Of the observations.
-        action: Space of the actions, which a mask must fit.
+        env_id: The environment's id.
+        space: Observation space.
+        action: Action space, which a mask must fit.
 
     Raises:
         UnsupportedEnvironment: With the reason.
@@ -89,7 +89,7 @@ def check_observation_space(env_id: str, space: Space[Any], action: Space[Any]) 
 
 
 def check_action_space(env_id: str, space: Space[Any]) -> None:
-    """Refuse actions that no policy of ours could choose.
+    """Refuse actions that none of Nitro's policies can choose.
 
     Raises:
         UnsupportedEnvironment: With the reason.
@@ -117,14 +117,14 @@ def check_action_space(env_id: str, space: Space[Any]) -> None:
 
 
 def observation_spec(space: Space[Any]) -> ObservationSpec:
-    """Return what the learner is told of adapted observations."""
+    """Return the learner's description of adapted observations."""
     images = space.images if isinstance(space, RowBox) else ()
     said = {"shape": space.shape, "dtype": wire_type(space).__name__, "images": images}
     return ObservationSpec.model_validate(said)
 
 
 def action_spec(space: Space[Any]) -> ActionSpec:
-    """Return what the learner is told of adapted actions."""
+    """Return the learner's description of adapted actions."""
     if isinstance(space, Discrete):
         return DiscreteActionSpec(n=int(space.n), start=int(space.start))
     if isinstance(space, MultiDiscrete):
@@ -136,10 +136,10 @@ def action_spec(space: Space[Any]) -> ActionSpec:
 
 
 def checked_observation(observation: object, space: Space[Any]) -> NDArray[Any]:
-    """Return an observation as an array, if it is what a box says.
+    """Return an observation as an array, if it fits a box.
 
     Raises:
-        ValueError: It is not; the message says what came and what the space says.
+        ValueError: It does not fit; the message shows the observation and the space.
     """
     array = np.asarray(observation)
     wrong_type = array.dtype.kind not in _NUMBERS or (

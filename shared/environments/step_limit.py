@@ -1,4 +1,4 @@
-"""Gymnasium's time limit at the least cost per step."""
+"""Gymnasium's time limit at minimal cost per step."""
 
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
@@ -12,9 +12,9 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 
 class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Cuts episodes at a number of steps, like Gymnasium's `TimeLimit`, at the least cost per step.
+    """Truncates episodes after a number of steps, like Gymnasium's `TimeLimit` but cheaper.
 
-    Stands directly on the bare environment, in place of the wrappers `gymnasium.make` adds.
+    Wraps the bare environment directly, in place of the wrappers that `gymnasium.make` adds.
     """
 
     def __init__(self, env: Env, *, spec: EnvSpec | None) -> None:
@@ -30,7 +30,7 @@ class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
         return {"elapsed": np.array(self._elapsed)}
 
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on counting from there."""
+        """Continue counting from a saved state."""
         self._elapsed = int(state["elapsed"])
 
     @property
@@ -46,7 +46,7 @@ class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Step the bare environment; truncate at the limit, also when it terminates there."""
+        """Step the bare environment; truncate at the limit, even if it terminates there."""
         observation, reward, terminated, truncated, info = self._step(action)
         self._elapsed += 1
         return observation, reward, terminated, truncated or self._elapsed >= self._limit, info

@@ -1,15 +1,15 @@
-"""Texts for errors that foreign code raises; producing their own text may fail."""
+"""Texts for errors raised by third-party code, whose own `repr` may fail."""
 
 import importlib.metadata
 import traceback
 from collections.abc import Iterable
 
 _MOST_FRAMES = 2
-"""Innermost ones, which say what broke."""
+"""Innermost frames, which show what broke."""
 
 
 def error_text(error: BaseException) -> str:
-    """Return an error as Python shows it, also where making its text fails."""
+    """Return an error's `repr`, or a substitute if its `repr` fails."""
     try:
         return repr(error)
     except Exception as broken:  # its own code may raise anything
@@ -17,10 +17,10 @@ def error_text(error: BaseException) -> str:
 
 
 def where_raised(error: BaseException, modules: Iterable[str] = ()) -> str:
-    """Return the innermost frames of an error, and the packages that they and modules belong to.
+    """Return the innermost frames of an error, and the packages of these frames and of `modules`.
 
     Returns:
-        Lines that begin with a line break; empty where the error has no traceback.
+        Lines that begin with a line break; empty if the error has no traceback.
     """
     frames = list(traceback.walk_tb(error.__traceback__))[-_MOST_FRAMES:]
     lines = [
@@ -33,7 +33,7 @@ def where_raised(error: BaseException, modules: Iterable[str] = ()) -> str:
 
 
 def _installed(tops: Iterable[str]) -> list[str]:
-    """Return what top-level modules were installed from, with the version."""
+    """Return the distributions of top-level modules, with their versions."""
     known = importlib.metadata.packages_distributions()
     names = dict.fromkeys(name for top in tops for name in known.get(top, ()))
     return [f"{name} {importlib.metadata.version(name)}" for name in names]

@@ -1,8 +1,8 @@
-"""The variables of the process that a simulator reads: a job's own, and which ones it read.
+"""Environment variables that a simulator reads: values set by the job, and a record of reads.
 
-A simulator that reads `SIM_MODE` is another environment where that is another value. A job can
-bring its own values. Of the others is kept what the simulator read, so that a difference between
-where it was trained and where it is evaluated can be told.
+A simulator that reads `SIM_MODE` is a different environment for each of its values. A job can set
+its own values. For all other variables the values that the simulator read are recorded, so that a
+difference between training and evaluation can be reported.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import ClassVar
 from shared.service.secret_names import looks_secret
 
 MAX_READ = 16
-"""Variables of which the values are kept."""
+"""Most variables whose values are recorded."""
 _MAX_VALUE = 200
 _EVERYWHERE = frozenset(
     (
@@ -22,7 +22,7 @@ _EVERYWHERE = frozenset(
         *("TEMP", "TERM", "TMP", "TMPDIR", "USER"),
     )
 )
-"""They differ from place to place, and simulators that read them know it."""
+"""Variables that differ on every machine; simulators that read them expect that."""
 _LIBRARIES = frozenset(
     (
         *("OpenGL", "PIL", "ale_py", "awslambdaric", "functions", "glfw", "gymnasium", "imageio"),
@@ -47,7 +47,7 @@ _PLAIN = type(os.environ)
 
 
 class _Noting(type(os.environ)):  # type: ignore[misc] # typeshed has it as an instance
-    """`os.environ` that remembers which variables a simulator's code reads one by one."""
+    """`os.environ` that records the variables which a simulator's code reads one by one."""
 
     def __getitem__(self, name: str) -> str:
         try:
@@ -55,7 +55,7 @@ class _Noting(type(os.environ)):  # type: ignore[misc] # typeshed has it as an i
         except KeyError:
             value = None
         if name in _Noted.listed:
-            _Noted.listed.discard(name)  # a copy of all of them says nothing of any
+            _Noted.listed.discard(name)  # copying all variables is not a read of one
         elif _reader() not in _NOT_SIMULATORS:
             _Noted.read.setdefault(name, value)
         if value is None:
@@ -69,11 +69,11 @@ class _Noting(type(os.environ)):  # type: ignore[misc] # typeshed has it as an i
 
 
 Variables = dict[str, str | None]
-"""Names and values; None: not set."""
+"""Values by name; None if not set."""
 
 
 class _Noted:
-    """Where reads are noted now, and which names were listed and not looked up since."""
+    """The current record of reads, and the names listed but not looked up since."""
 
     read: ClassVar[Variables] = {}
     listed: ClassVar[set[str]] = set()
@@ -87,7 +87,7 @@ _before: Variables = {}
 
 @contextlib.contextmanager
 def noting_reads(read: Variables) -> Iterator[None]:
-    """Note the variables that simulators read in the body, as they first find them."""
+    """Record the variables that simulators read in the body, with their first values."""
     _Noted.read, _Noted.listed = read, set()
     os.environ.__class__ = _Noting
     try:
@@ -97,7 +97,7 @@ def noting_reads(read: Variables) -> Iterator[None]:
 
 
 def worth_telling(read: Mapping[str, str | None]) -> Variables:
-    """Return what was read, also `AT_IMPORT`, without secrets and what differs everywhere."""
+    """Return the recorded reads and `AT_IMPORT`, without secrets and machine-specific variables."""
     found = {
         name: None if value is None else value[:_MAX_VALUE]
         for name, value in {**AT_IMPORT, **read}.items()
@@ -107,7 +107,7 @@ def worth_telling(read: Mapping[str, str | None]) -> Variables:
 
 
 def set_variables(wanted: Mapping[str, str]) -> None:
-    """Set a job's variables in this process, in place of those of the job before."""
+    """Set a job's variables in this process, in place of the previous job's."""
     for name, value in _before.items():
         if value is None:
             os.environ.pop(name, None)
@@ -120,14 +120,14 @@ def set_variables(wanted: Mapping[str, str]) -> None:
 
 
 def variable_differences(read: Mapping[str, str | None], own: Mapping[str, str]) -> tuple[str, ...]:
-    """Say which variables a simulator finds here with another value than where actors run.
+    """Name the variables whose value here differs from the value where actors run.
 
     Args:
-        read: What it read there.
+        read: The simulator's reads where actors run.
         own: The job's own variables, which are set wherever it runs.
 
     Returns:
-        One line a variable, without values: those of a shell are not for everyone to see.
+        One line per variable, without values: a shell's values are private.
     """
     found = []
     for name, there in read.items():
@@ -144,7 +144,7 @@ def _difference(here: str | None, there: str | None) -> str:
 
 
 def _reader() -> str:
-    """Return the package of the code that reads a variable, past the standard library."""
+    """Return the package of the code that reads a variable, skipping the standard library."""
     frame = sys._getframe(2)
     while frame.f_back is not None:
         name = str(frame.f_globals.get("__name__", "")).partition(".")[0]

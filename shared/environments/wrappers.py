@@ -1,9 +1,9 @@
-"""Wrappers that a job may name: an allow-list, so that no job can import anything.
+"""Wrappers that a job may name: an allow-list, so that no job can import code.
 
-`register_wrapper` adds those of a package of one's own. A wrapper must carry nothing over from one
-episode to the next: what a rollout does may depend on its task alone. Running statistics therefore
-have no place here; normalisation belongs to the learner (`observation_normalisation` and
-`reward_scaling` of the hyper-parameters). Nor has Gymnasium's `MaxAndSkipObservation`, whose frames
+A user's package adds its wrappers with `register_wrapper`. A wrapper must carry nothing from one
+episode to the next: a rollout may depend on its task alone. Wrappers with running statistics are
+therefore left out; the learner normalises instead (hyper-parameters `observation_normalisation`
+and `reward_scaling`). Gymnasium's `MaxAndSkipObservation` is left out as well, because its frames
 outlive a reset; a game skips frames by its option `frame_skip`.
 """
 
@@ -24,7 +24,7 @@ from shared.environments.told_errors import error_text
 
 Env = gymnasium.Env[Any, Any]
 MakeWrapper = Callable[..., Env]
-"""Takes the environment, then keyword arguments that are truth values, numbers or texts."""
+"""Takes the environment, then keyword arguments: booleans, numbers or strings."""
 
 
 _REGISTERED: dict[str, MakeWrapper] = {
@@ -43,7 +43,7 @@ _REGISTERED: dict[str, MakeWrapper] = {
 
 
 def register_wrapper(name: str, make: MakeWrapper) -> None:
-    """Let jobs name a wrapper; called when a package of environments is imported.
+    """Let jobs name a wrapper; called while a package of environments is imported.
 
     Raises:
         ValueError: The name is taken.
@@ -55,7 +55,7 @@ def register_wrapper(name: str, make: MakeWrapper) -> None:
 def wrapped(env: Env, refs: tuple[WrapperRef, ...], *, raw_rewards: bool = False) -> Env:
     """Return the environment in its wrappers, the first innermost.
 
-    With `raw_rewards` those that change nothing but rewards are left out.
+    With `raw_rewards`, wrappers that change only rewards are left out.
 
     Raises:
         UnsupportedEnvironment: A name is not registered, or a wrapper does not take the
@@ -87,9 +87,9 @@ def wrapped(env: Env, refs: tuple[WrapperRef, ...], *, raw_rewards: bool = False
 
 
 def _without_reward_wrappers(outer: Env, env: Env) -> Env:
-    """Return what is put around an environment, less the outermost wrappers that change rewards.
+    """Return a wrapped environment without its outermost reward wrappers.
 
-    A name may stand for several wrappers: those below them may change what the policy sees.
+    One name may stand for several wrappers. The inner ones may change the policy's observations.
     """
     while outer is not env and isinstance(outer, gymnasium.RewardWrapper):
         outer = outer.env

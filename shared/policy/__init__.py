@@ -1,1 +1,1 @@
-"""Policies in NumPy: what an actor needs to act."""
+"""Policies in NumPy, with which actors choose actions."""

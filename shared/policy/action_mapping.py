@@ -1,6 +1,6 @@
-"""How a sampled continuous action reaches the bounds of the environment's box.
+"""Map a sampled continuous action to the bounds of the environment's box.
 
-The learner learns from the action before this; only the environment sees the result.
+The learner trains on the action before this mapping; only the environment sees the result.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ Floats = NDArray[np.floating]
 
 
 def action_map(mapping: ActionMapping, low: Floats, high: Floats) -> Callable[[Action], Floats]:
-    """Return what turns sampled actions [..., A] into new ones in the box [low, high], of its type.
+    """Return a map from sampled actions [..., A] to actions in the box [low, high], of its type.
 
-    `clip` clips them; `rescale` maps [-1, 1] onto the box first, as RLlib's un-squashing does.
-    Fastest where shapes equal the bounds'. The bounds keep their type: rounded to float32, those of
-    a float64 box may lie outside of it.
+    `clip` clips actions; `rescale` first maps [-1, 1] onto the box, like RLlib's un-squashing.
+    It is fastest for actions of the bounds' shape. The bounds keep their type: a float64 bound
+    rounded to float32 may lie outside of the box.
 
     >>> box = np.zeros(3), np.full(3, 4.0)
     >>> action_map("rescale", *box)(np.float32([-1, 0, 3])).tolist()
@@ -34,9 +34,9 @@ def action_map(mapping: ActionMapping, low: Floats, high: Floats) -> Callable[[A
 
     if mapping == "clip" or (np.all(low == -1) and np.all(high == 1)):
         return clip
-    # Halved before they are subtracted: the bounds may be as far apart as float32 goes.
+    # Halved before the subtraction: the bounds may be as far apart as float32 allows.
     half = (high / 2 - low / 2).astype(np.float32)
     centre = (high / 2 + low / 2).astype(np.float32)
     if not centre.any():
-        return lambda action: clip(action * half)  # an addition less per step
+        return lambda action: clip(action * half)  # saves an addition per step
     return lambda action: clip(action * half + centre)

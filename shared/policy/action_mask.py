@@ -1,9 +1,9 @@
-"""Actions that are not allowed: their logits are so low that they are never chosen.
+"""Action masking: forbidden actions get such low logits that they are never chosen.
 
-A mask is the end of an observation: one number for each choice, 1 where it is allowed and 0 where
-it is not. Logits are lowered before they are a distribution, so log-probabilities, entropy and KL
-are those of the allowed actions (Huang and Ontañón, "A closer look at invalid action masking in
-policy gradient algorithms", FLAIRS 2022).
+A mask is the end of an observation: one number per choice, 1 if allowed and 0 if forbidden. Logits
+are lowered before the distribution is formed, so log-probabilities, entropy and KL cover the
+allowed actions only (Huang and Ontañón, "A closer look at invalid action masking in policy gradient
+algorithms", FLAIRS 2022).
 
 Legend: `N` rows, `F` observation size, `H` network outputs.
 """
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from shared.policy.numpy_network import Float32, Forward
 
 FORBIDDEN = 1e9
-"""What is taken off the logit of an action that is not allowed: its probability is then 0 in
-float32, and no product with it is infinite."""
+"""Subtracted from the logit of a forbidden action: its probability is then 0 in float32, and no
+product with the logit is infinite."""
 
 Rows = TypeVar("Rows", bound=Any)
-"""NumPy's arrays or torch's tensors."""
+"""NumPy arrays or torch tensors."""
 
 
 def with_mask(logits: Rows, observation: Rows) -> Rows:
-    """Return logits [N, H] lowered where the end of the observations [N, F] is 0."""
+    """Return logits [N, H], lowered where the mask at the end of observations [N, F] is 0."""
     lowered: Rows = logits - (observation[:, -logits.shape[1] :] == 0) * FORBIDDEN
     return lowered
 
@@ -33,19 +33,19 @@ class Network(Protocol):
 
     @property
     def output_size(self) -> int:
-        """Outputs, H."""
+        """Number of outputs, H."""
         ...
 
     def forward_pass(self, num_rows: int, state: Float32 | None = None) -> Forward:
         """Return a function that computes outputs [N, H] for inputs [N, F].
 
-        Each call takes a recurrent network's state [N, S] one step further, in place.
+        Each call advances a recurrent network's state [N, S] by one step, in place.
         """
         ...
 
 
 class MaskedNetwork:
-    """A network whose outputs are logits, lowered by what it sees."""
+    """A network whose logits are lowered by the mask in its observations."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

@@ -1,1 +1,1 @@
-"""An environment's state as plain arrays: left by one process, taken up by another, bit for bit."""
+"""An environment's state as plain arrays: one process saves it, another resumes it bit for bit."""

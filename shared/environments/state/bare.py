@@ -1,7 +1,7 @@
 """Gymnasium's own bare environments whose state is known: MuJoCo, classic control, toy text.
 
-They are named as in Gymnasium's registry, so that none is imported that is not used. A subclass
-has another name: it may keep more than its base.
+They are listed by module and class name, so that unused environments are not imported. A subclass
+does not match, because it may hold more state than its base.
 """
 
 from functools import partial
@@ -15,9 +15,9 @@ from shared.environments.state.keeper import Arrays, Keeper, number, optional, r
 _LIBRARY = "gymnasium.envs."
 _MUJOCO = f"{_LIBRARY}mujoco."
 _NUMBER: tuple[int, ...] = ()
-"""An attribute that is a number or None."""
+"""Shape of an attribute that is a number or None."""
 _NUMBERS = (-1,)
-"""An attribute that is a list of whole numbers, as many as there are."""
+"""Shape of an attribute that is a list of integers of any length."""
 
 _ATTRIBUTES: dict[str, dict[str, tuple[int, ...]]] = {
     "classic_control.cartpole:CartPoleEnv": {"state": (4,), "steps_beyond_terminated": _NUMBER},
@@ -30,12 +30,12 @@ _ATTRIBUTES: dict[str, dict[str, tuple[int, ...]]] = {
     "toy_text.taxi:TaxiEnv": {"s": _NUMBER, "fickle_step": _NUMBER},
     "toy_text.blackjack:BlackjackEnv": {"player": _NUMBERS, "dealer": _NUMBERS},
 }
-"""Attributes that steps read and write, and their shapes. Those that only pictures are drawn from
-are left out: the next step or reset sets them."""
+"""Attributes that steps read and write, with their shapes. Attributes that only rendering reads are
+left out: the next step or reset sets them."""
 
 
 def library_keeper(kind: type) -> Keeper | None:
-    """Return how the library's environments of a type are kept, or None for all others."""
+    """Return the keeper of a Gymnasium environment type, or None for all other types."""
     if kind.__module__.startswith(_MUJOCO):
         return Keeper(_get_physics, _set_physics)
     name = f"{kind.__module__}:{kind.__qualname__}".removeprefix(_LIBRARY)

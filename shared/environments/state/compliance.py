@@ -1,9 +1,9 @@
-"""Whether episodes of an environment can be left and taken up: found out by playing.
+"""Test by playing whether episodes of an environment can be saved and resumed.
 
-Two games are played with the same actions. One goes on undisturbed in one environment. The other is
-handed from environment to environment: it is left at random moments and where episodes end, and
-taken up by one that was built just now, or by one that has been used for something else since.
-Whatever the two give must be the same to the last bit.
+Two games are played with the same actions. One runs undisturbed in one environment. The other is
+handed from environment to environment. It is saved at random moments and at episode ends. Then a
+new environment resumes it, or an environment that has played something else since. Both games must
+return bit-identical results.
 """
 
 import copy
@@ -27,39 +27,39 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 _OUTCOME = ("observation", "reward", "termination", "truncation")
 _LEFT_AT_ENDS = 0.5
-"""Probability that a game is left where an episode ends."""
+"""Probability that a game is saved where an episode ends."""
 _OTHER_STEPS = 5
-"""Steps of another episode in an environment before it takes a game up."""
+"""Steps of another episode in an environment before it resumes a game."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compliance:
-    """The outcome."""
+    """The outcome of the test."""
 
     why_not: str | None
-    """The state that is not kept, or the first difference; None if any process can continue."""
+    """The state that is not saved, or the first difference; None if any process can continue."""
     num_steps: int = 0
-    """Compared."""
+    """Steps compared."""
     num_ends: int = 0
-    """Episodes that ended in them."""
+    """Episodes that ended in these steps."""
     num_left: int = 0
-    """Times that the game was left and taken up."""
+    """Number of times that the game was saved and resumed."""
     num_left_at_ends: int = 0
-    """Those of them where an episode had ended."""
+    """How many of these were at the end of an episode."""
     num_not_left: int = 0
-    """Moments at which it could not be left."""
+    """Moments at which the game could not be saved."""
     snapshot_bytes: int = 0
-    """Of the largest, encoded."""
+    """Size of the largest encoded snapshot."""
     leave_s: float = 0.0
     """Median time to save the state and encode it."""
     take_up_s: float = 0.0
-    """Median time to decode it and go on, the step or reset that is done again included."""
+    """Median time to decode the state and continue, including the repeated step or reset."""
     step_s: float = 0.0
     """Median time of a step."""
 
 
 class _DifferenceError(Exception):
-    """The two games are not the same."""
+    """The two games differ."""
 
 
 def check_compliance(
@@ -68,13 +68,13 @@ def check_compliance(
     """Play both games and compare them.
 
     Args:
-        make: Builds one more environment of the kind.
-        num_steps: How long to play; episodes that end are followed by others.
-        seed: Decides the episodes, the actions, and where the game is left.
-        num_left: About how often it is left within episodes.
+        make: Builds another environment of the same kind.
+        num_steps: Number of steps to play, over as many episodes as they take.
+        seed: Determines the episodes, the actions, and the moments of saving.
+        num_left: Approximate number of saves within episodes.
 
     Raises:
-        Exception: What the environment raises in the game that is not disturbed.
+        Exception: Any error that the environment raises in the undisturbed game.
     """
     relay = _Relay(make, seed=seed, probability=min(1.0, num_left / num_steps))
     try:
@@ -96,12 +96,12 @@ class _Relay:
         self._probability = probability
         self.undisturbed = make()
         self._runner = make()
-        """Where the other game is played now."""
+        """Environment that now plays the other game."""
         self._spare: Env | None = None
-        """Where it was played before."""
+        """Environment that played it before."""
         self._step_index = 0
         self._left_at: int | None = None
-        """The latest step after which it was left."""
+        """Latest step after which it was saved."""
         self._num_left_at_ends = self._num_not_left = self._num_ends = 0
         self._save_s = 0.0
         self._bytes: list[int] = []
@@ -110,13 +110,13 @@ class _Relay:
         self._step_s: list[float] = []
 
     def play(self, num_steps: int) -> str | None:
-        """Play so many steps; return why that is in vain, if it is.
+        """Play `num_steps` steps; return why the game cannot be saved, or None.
 
         Raises:
-            _DifferenceError: Something was not the same.
+            _DifferenceError: The games differ.
         """
         expected = self.undisturbed.reset(seed=self._seed)[0]
-        # A space of our own: some environments make theirs anew, unseeded, with every reset.
+        # A copy of the space: some environments create a new, unseeded space at every reset.
         actions = copy.deepcopy(self.undisturbed.action_space)
         actions.seed(self._seed)
         self._require_same("observation", expected, self._runner.reset(seed=self._seed)[0])
@@ -131,7 +131,7 @@ class _Relay:
         return None
 
     def found(self, why_not: str | None) -> Compliance:
-        """Return what came of it."""
+        """Return the outcome."""
         return Compliance(
             why_not=why_not,
             num_steps=len(self._step_s),
@@ -169,7 +169,7 @@ class _Relay:
     def _step_the_other(
         self, action: object, expected: Sequence[Any], finished: object, following: object
     ) -> None:
-        """Step, leave and take up the game that goes from environment to environment."""
+        """Step, save and resume the game that moves between environments."""
         is_left, is_left_if_ended = self._rng.random(2) < (self._probability, _LEFT_AT_ENDS)
         arrays = self._saved() if is_left else None
         given = self._runner.step(copy.copy(action))
@@ -187,7 +187,7 @@ class _Relay:
         self._require_same("observation", following, observation)
 
     def _saved(self) -> Arrays | None:
-        """Return the state, or None if it cannot be kept just now."""
+        """Return the state, or None if it cannot be saved at this moment."""
         started = time.perf_counter()
         try:
             return save_state(self._runner)
@@ -198,7 +198,7 @@ class _Relay:
             self._save_s = time.perf_counter() - started
 
     def _handed_over(self, snapshot: Snapshot) -> object:
-        """Go on in another environment; return the observation."""
+        """Continue in another environment; return the observation."""
         started = time.perf_counter()
         data = encode(snapshot)
         self._leave_s.append(self._save_s + time.perf_counter() - started)
@@ -217,7 +217,7 @@ class _Relay:
         return observation
 
     def _use(self, env: Env) -> None:
-        """Leave an environment in the middle of another episode."""
+        """Put an environment into the middle of another episode."""
         observation, _ = env.reset(seed=self._seed + 1 + self._step_index)
         for _ in range(_OTHER_STEPS):
             observation, _, terminated, truncated, _ = env.step(sampled_action(env, observation))

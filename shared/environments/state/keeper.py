@@ -1,4 +1,4 @@
-"""How one layer of an environment is kept: by functions of a table, or by the layer itself."""
+"""Saving the state of one environment layer: by functions from a table, or by the layer itself."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,34 +11,34 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class StateError(ValueError):
-    """A state that cannot be kept, or does not fit the environment it is given to."""
+    """A state that cannot be saved, or does not fit the environment that should restore it."""
 
 
 class NotNowError(StateError):
-    """A state that cannot be kept at this moment; a step later it can be."""
+    """A state that cannot be saved at this moment, but a step later."""
 
 
 class KeepsState(Protocol):
-    """A bare environment, or a wrapper, that keeps its state itself.
+    """A bare environment, or a wrapper, that saves its own state.
 
-    Each layer keeps its own state only; `np_random` is kept for all of them.
+    Each layer saves only its own state; `np_random` is saved once for all layers.
     """
 
     def get_state(self) -> Arrays:
-        """Return what the next step or reset depends on.
+        """Return everything that the next step or reset depends on.
 
-        The arrays are of float32, float64, int32, int64, uint8 or bool, and the names are free.
+        Arrays are float32, float64, int32, int64, uint8 or bool; their names are free.
 
         Raises:
-            NotNowError: It cannot be kept at this moment.
-            StateError: It can never be.
+            NotNowError: The state cannot be saved at this moment.
+            StateError: The state can never be saved.
         """
         ...
 
     def set_state(self, state: Arrays) -> None:
-        """Take over what `get_state` of another environment of this kind returned.
+        """Restore the result of `get_state` of another environment of this kind.
 
-        This one may have been built just now and never reset.
+        This environment may be new and never reset.
 
         Raises:
             LookupError: An array is missing.
@@ -66,7 +66,7 @@ STATELESS = Keeper(_nothing, _ignore)
 
 
 def require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Refuse an array of another shape than its place has.
+    """Refuse an array whose shape does not fit its place.
 
     Raises:
         ValueError: With both shapes.
@@ -76,15 +76,15 @@ def require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> Non
 
 
 def optional(value: object) -> NDArray[Any]:
-    """Return a value as an array; None as an empty one."""
+    """Return a value as an array; None becomes an empty array."""
     return np.zeros(0) if value is None else np.array(value)
 
 
 def number(name: str, array: NDArray[Any]) -> Any:  # noqa: ANN401 - int, float, bool or None
-    """Return the Python number that `optional` was given.
+    """Return the Python number that `optional` took.
 
     Raises:
-        ValueError: It was given something else.
+        ValueError: The array does not hold one number or None.
     """
     if array.shape == (0,):
         return None

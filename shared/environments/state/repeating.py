@@ -1,8 +1,8 @@
-"""Whether a seed and the same actions give the same episode again: found out by playing.
+"""Test by playing whether a seed and the same actions repeat an episode.
 
-A game of some episodes is played in environments that are built for each of them. It is repeated in
-another environment, which is used for other games in between, as some simulators do not reset all
-of their state. Box2D's contacts, for instance, follow from how often a world was emptied.
+A game of a few episodes is played with a new environment for each episode. It is then repeated in
+one other environment that plays other games in between, because some simulators do not reset all
+of their state. Box2D's contacts, for instance, depend on how often a world was emptied.
 """
 
 import contextlib
@@ -26,30 +26,30 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 Watch = Callable[[], contextlib.AbstractContextManager[None]]
 
 _SEED = 2**62 + 1
-"""Of 63 bits, as actors reset with."""
+"""A 63-bit seed like those of actors."""
 _APART = 1000
-"""Between the seeds of two games: a game has a seed for each of its episodes."""
+"""Distance between the seeds of two games: each episode of a game has its own seed."""
 _TIMES = 3
-"""How often the game is repeated in an environment that was used in between."""
+"""Number of repetitions in an environment that played other games in between."""
 _SLOW_S = 5.0
-"""From here on a game is too slow to be repeated here."""
+"""A game that takes this long is too slow to be repeated here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """The outcome."""
+    """The outcome of the test."""
 
     repeats: Repeats
     why_not: str | None = None
-    """The first difference; None without any."""
+    """The first difference; None if there is none."""
     failed: bool = False
-    """Whether an environment failed while it was tried."""
+    """Whether an environment failed during the test."""
     draws_globally: bool = False
     """Whether it drew from Python's or NumPy's global generators."""
     num_steps: int = 0
-    """Compared."""
+    """Steps compared."""
     step_s: float = 0.0
-    """Time of a step, a part of a reset included."""
+    """Mean time of a step, with its share of the resets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,17 @@ def try_repeating(
     most_steps: int = 100,
     most_s: float = 0.5,
 ) -> Repetition:
-    """Play a game of some episodes, and repeat it.
+    """Play a game of a few episodes, and repeat it.
 
-    An environment that is too slow to try is taken for one that repeats: whoever takes an episode
-    up finds out.
+    An environment that is too slow to test counts as repeatable: actors that resume an episode
+    detect a difference.
 
     Args:
-        make: Builds one more environment of the kind.
-        while_trying: Makes what is entered for each game, to end it if it hangs.
-        most_steps: How long the game is.
-        most_s: How long it is played at most; it is repeated for four times as long, or once.
+        make: Builds another environment of the same kind.
+        while_trying: Makes a context for each game, which ends it if it hangs.
+        most_steps: Number of steps in the game.
+        most_s: Longest time to play it; repetitions take up to four times as long, but at least
+            one is made.
     """
     try:
         return _tried(make, while_trying, most_steps, most_s)
@@ -121,9 +122,9 @@ def _tried(
 
 
 def _play(env: Env, seed: int, num_steps: int, *, most_s: float = math.inf) -> _Played:
-    """Play as long as there are steps and time; episodes that end are followed by others.
+    """Play until the steps or the time run out, over as many episodes as that takes.
 
-    Equal observations are answered by equal actions.
+    Equal observations get equal actions.
     """
     space = copy.deepcopy(env.action_space)
     space.seed(0)
@@ -159,7 +160,7 @@ def _next_numbers() -> tuple[float, float]:
 
 
 def _difference(first: _Played, other: _Played) -> str | None:
-    """Return what is not the same; None if all is."""
+    """Return the first difference; None if there is none."""
     if first == other:
         return None
     what = "rewards" if first.checksums == other.checksums else "observations"

@@ -1,12 +1,11 @@
-"""An episode that is left as its seed and actions, to be repeated by whoever takes it up.
+"""An episode saved as its seed and actions, so that another process can resume it by replay.
 
-Many simulators cannot save their state, but give the same episode for the same seed and actions.
-So what is kept is the seed of the reset, the actions since, and a checksum of all observations.
-Whoever takes the episode up repeats it. Equal checksums and returns prove that it stands where it
-was left.
+Many simulators cannot save their state, but repeat an episode from the same seed and actions. So
+the replay holds the seed of the reset, all actions since, and a checksum of all observations. The
+next process repeats the episode. Equal checksums and returns prove that it reached the same point.
 
-An environment may draw from Python's or NumPy's global generators instead of its own. They are
-seeded at every reset, which is enough where a process steps one environment at a time. With more
+An environment may draw from Python's or NumPy's global generators instead of its own. These are
+seeded at every reset, which suffices if a process steps one environment at a time. With more
 (`envs_per_actor`), a job does not replay such an environment (`draws_globally`).
 """
 
@@ -29,7 +28,7 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 _MAX_RAW_BYTES = 4 * 2**20
 _METADATA = {"replay": "1"}
-"""Its kind, and the version of its format."""
+"""Kind and version of the format."""
 _NAMES = {"actions", "numbers", "returns"}
 _RECURRENT = "recurrent_state"
 
@@ -43,32 +42,32 @@ class Replay:
     """An episode so far."""
 
     seed: int
-    """Of its reset."""
+    """Seed of its reset."""
     checksum: int = 0
-    """CRC-32 of all observations, the first one included."""
+    """CRC-32 of all observations, including the first."""
     actions: list[Any] = field(default_factory=list)
-    """As the environment took them."""
+    """Actions as the environment took them."""
     episode_return: float = 0.0
-    """Undiscounted return where it was left."""
+    """Undiscounted return so far."""
     discounted_return: float = 0.0
-    """Rewards until then, each discounted once for every step that followed."""
+    """Sum of the rewards so far, each discounted once per step that followed."""
     recurrent_state: NDArray[Any] = field(default_factory=no_state)
-    """A recurrent policy's state in it # [S] float32."""
+    """A recurrent policy's state at this point # [S] float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where an environment stands."""
+    """An environment's position in an episode."""
 
     place: bytes
-    """The episode as it was left there."""
+    """The encoded episode up to this position."""
     observation: NDArray[Any]
-    """The one that its next action answers."""
+    """The observation that the next action answers."""
     generators: tuple[Any, ...] = field(default_factory=lambda: (random.getstate(), _numpy_state()))
-    """Python's and NumPy's global ones."""
+    """States of Python's and NumPy's global generators."""
 
     def restore_generators(self) -> None:
-        """Set the global generators to what they were."""
+        """Restore the states of the global generators."""
         python, ours = self.generators
         random.setstate(python)
         np.random.set_state(ours)  # noqa: NPY002 - the one that environments draw from
@@ -85,23 +84,23 @@ def _numpy_state() -> Any:  # noqa: ANN401 - NumPy's own
 
 
 class Recorder:
-    """Steps an environment and keeps what it takes to repeat the episode."""
+    """Steps an environment and records how to repeat the episode."""
 
     def __init__(self, env: Env, *, dtype: DTypeLike) -> None:
-        """Take an environment, which is to be reset before it is stepped.
+        """Take an environment, which must be reset before it is stepped.
 
         Args:
             env: The environment.
-            dtype: Of observations as the policy sees them.
+            dtype: Type of the policy's observations.
         """
         self._env = env
         self._dtype = dtype
         self.episode = Replay(seed=0)
         self.num_repeated = 0
-        """Steps repeated so far, of all episodes."""
+        """Steps repeated so far over all episodes."""
 
     def reset(self, seed: int) -> Any:  # noqa: ANN401 - whatever the environment gives
-        """Begin an episode; everything random about it follows from the seed."""
+        """Begin an episode; the seed determines everything random in it."""
         seed_generators(seed)
         observation, info = self._env.reset(seed=seed)
         self.episode = Replay(seed, self._checksum(observation, 0))
@@ -116,15 +115,15 @@ class Recorder:
         return taken
 
     def take_up(self, left: bytes, standing: Standing | None, *, discount: float) -> Any:  # noqa: ANN401
-        """Go on with an episode; return the observation that its next action answers.
+        """Resume an episode; return the observation that its next action answers.
 
         Args:
-            left: The episode as it was left.
-            standing: Where the environment stands; if that is there, nothing is repeated.
-            discount: Of the episode's discounted return.
+            left: The encoded episode.
+            standing: The environment's position; if it matches `left`, nothing is repeated.
+            discount: Discount factor of the episode's discounted return.
 
         Raises:
-            StateError: It cannot be read, or is another episode when it is repeated.
+            StateError: The episode cannot be decoded, or its repetition differs.
         """
         episode = decode(left)
         if standing is None or standing.place != left:
@@ -137,11 +136,11 @@ class Recorder:
         """Repeat an episode; return the observation that its next action answers.
 
         Args:
-            left: The episode as it was left.
-            discount: Of its discounted return.
+            left: The episode.
+            discount: Discount factor of its discounted return.
 
         Raises:
-            ReplayError: It is another episode this time; this one must be reset.
+            ReplayError: The repetition differs; the environment must be reset.
         """
         observation, _ = self.reset(left.seed)
         total = discounted = 0.0
@@ -168,10 +167,10 @@ class Recorder:
 
 
 def encode(replay: Replay, *, longest: int) -> bytes:
-    """Return an episode of at most so many steps as bytes; equal ones give equal bytes.
+    """Return an episode of at most `longest` steps as bytes; equal episodes give equal bytes.
 
     Raises:
-        StateError: It is too long or too large, or its actions are of a type that is not kept.
+        StateError: It is too long or too large, or its actions are of an unsupported type.
     """
     if len(replay.actions) > longest:
         raise StateError(
@@ -199,10 +198,10 @@ def encode(replay: Replay, *, longest: int) -> bytes:
 
 
 def decode(data: bytes) -> Replay:
-    """Return what `encode` was given.
+    """Return the episode that `encode` took.
 
     Raises:
-        StateError: The bytes are damaged, too large, or no episode of this version.
+        StateError: The bytes are damaged, too large, or not an episode of this version.
     """
     try:
         payload = codec.decode(data, max_bytes=_MAX_RAW_BYTES)

@@ -1,8 +1,8 @@
 """The state of a whole environment, layer by layer, as plain arrays.
 
-That is the simulator's state, the wrappers', step counts and the generator. What a simulator only
-derives from its state while it steps, such as MuJoCo's positions of bodies, is not among it: see
-`shared.environments.state.snapshot`, which goes on without it.
+It consists of the simulator's state, the wrappers' states, step counts and the generator. It does
+not include values that a simulator derives from its state while it steps, such as MuJoCo's body
+positions; see `shared.environments.state.snapshot`, which resumes an episode without them.
 """
 
 import functools
@@ -25,16 +25,16 @@ Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the space
 
 _GENERATOR = "np_random"
 _PCG64 = struct.Struct("<16s16s?I")
-"""State and increment, and the half of a number of 64 bits that is left over."""
+"""State, increment, and the unused half of a 64-bit draw."""
 
 
 def save_state(env: Env) -> dict[str, NDArray[Any]]:
-    """Return all that the next step or reset depends on; the arrays are the caller's.
+    """Return everything that the next step or reset depends on; the caller owns the arrays.
 
     Raises:
-        NotNowError: It cannot be kept at this moment.
-        StateError: A layer's state is not known, or of a type that cannot be kept, or `np_random`
-            is none of NumPy's default generators.
+        NotNowError: The state cannot be saved at this moment.
+        StateError: A layer's state is unknown, or of a type that cannot be saved, or `np_random`
+            is not one of NumPy's default generators.
     """
     arrays = {}
     for name, layer in _layers(env):
@@ -48,11 +48,11 @@ def save_state(env: Env) -> dict[str, NDArray[Any]]:
 
 
 def load_state(env: Env, arrays: Arrays) -> None:
-    """Give an environment the state of another one of its kind; it need not have been reset.
+    """Restore the state of another environment of the same kind; no reset is needed before.
 
     Raises:
-        StateError: The arrays are not of such an environment. Unless it has other layers, which
-            changes nothing, this one must be reset or given another state before it is used.
+        StateError: The arrays do not fit. If they name an unknown layer, the environment is
+            unchanged. Otherwise it must be reset or given another state before it is used.
     """
     layers = dict(_layers(env))
     states: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in layers}
@@ -73,7 +73,7 @@ def load_state(env: Env, arrays: Arrays) -> None:
 
 
 def _layers(env: Env) -> Iterator[tuple[str, Env]]:
-    """Yield every layer under a name of its own, the outermost first."""
+    """Yield every layer under a unique name, outermost first."""
     depth = 0
     while isinstance(env, gymnasium.Wrapper):
         yield f"{depth}.{type(env).__name__}", env
@@ -96,7 +96,7 @@ def _keeper(layer: Env) -> Keeper:
 def _own_keeper(kind: type) -> Keeper | None:
     """Return the two methods of a type, or None if it lacks one.
 
-    An environment of MuJoCo's that is none of the library's has a `set_state` of two arguments.
+    A third-party MuJoCo environment has a `set_state` with two arguments, which does not count.
     """
     methods = (getattr(kind, "get_state", None), getattr(kind, "set_state", None))
     for method, num_arguments in zip(methods, (1, 2), strict=True):
@@ -111,7 +111,7 @@ def _own_keeper(kind: type) -> Keeper | None:
 
 
 def _generator_bytes(generator: np.random.Generator | None) -> NDArray[np.uint8]:
-    """Return a generator's state; all zeros if there is none yet, which no generator's is."""
+    """Return a generator's state; all zeros, which no generator has, if there is none yet."""
     if generator is None:
         return np.zeros(_PCG64.size, np.uint8)
     state = generator.bit_generator.state
@@ -129,7 +129,7 @@ def _set_generator(bare: Env, saved: NDArray[Any] | None) -> None:
         bare._np_random = bare._np_random_seed = None
         return
     state, increment, has_uint32, uinteger = _PCG64.unpack(saved.tobytes())
-    generator = bare._np_random  # a new one takes as long as the rest of a small state
+    generator = bare._np_random  # reused: a new one takes as long as the rest of a small state
     if generator is None or not isinstance(generator.bit_generator, np.random.PCG64):
         generator = np.random.Generator(np.random.PCG64(0))
     generator.bit_generator.state = {

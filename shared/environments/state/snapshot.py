@@ -1,10 +1,10 @@
-"""An episode that is left by one environment, to be taken up by another one of its kind.
+"""An episode saved from one environment, to be resumed by another environment of its kind.
 
-A simulator's state is not all that the next step reads: MuJoCo's rewards and observations also read
-positions and forces that it derived during the last step, of which its own state knows nothing. So
-what is kept is the state *before* the last step, and that step's action. Who takes the episode up
-repeats the step, and everything derived comes out as it was. If the step ended the episode, what is
-kept is the state after it, and who takes it up resets.
+The next step reads more than a simulator's state. MuJoCo's rewards and observations also read
+positions and forces derived during the last step, which its state does not contain. So a snapshot
+holds the state *before* the last step, and the action of this step. The resuming environment
+repeats the step, which restores all derived values. If the step ended the episode, the snapshot
+holds the state after it, and the resuming environment resets.
 
     arrays = save_state(env)
     *_, terminated, truncated, _ = env.step(action)
@@ -28,45 +28,45 @@ from shared.trajectory.snapshots import MAX_SNAPSHOT_BYTES
 Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
 
 _MAX_RAW_BYTES = 4 * 2**20
-"""Of one, decompressed. The largest of our own are Atari's, of 28 KB."""
+"""Most bytes of a snapshot, decompressed. The largest built-in ones are Atari's, with 28 KB."""
 _METADATA = {"snapshot": "2"}
-"""Its kind, and the version of its format."""
+"""Kind and version of the format."""
 _ACTION = "action"
 _SO_FAR = "so_far"
 _RECURRENT = "recurrent_state"
 
 
 def no_state() -> NDArray[Any]:
-    """Return the recurrent state of a policy that has none."""
+    """Return the empty recurrent state of a policy without one."""
     return np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """Where an episode was left."""
+    """The point at which an episode was saved."""
 
     arrays: Arrays
-    """The state before the step that was the last one; after it, if it ended the episode."""
+    """The state before the last step; after it, if it ended the episode."""
     action: object | None
-    """That step's, as the environment took it; None if it ended the episode."""
+    """The last step's action, as the environment took it; None if the step ended the episode."""
     episode_return: float = 0.0
-    """Undiscounted return of the episode so far, that step included."""
+    """Undiscounted return of the episode so far, including the last step."""
     length: int = 0
-    """Its steps so far."""
+    """Steps of the episode so far."""
     discounted_return: float = 0.0
-    """Rewards of these steps, each discounted once for every step that followed."""
+    """Sum of the rewards so far, each discounted once per step that followed."""
     recurrent_state: NDArray[Any] = field(default_factory=no_state)
-    """A recurrent policy's state in the episode # [S] float32."""
+    """A recurrent policy's state at this point # [S] float32."""
 
 
 def snapshot_bytes(env: Env) -> int:
-    """Try whether the state of an environment, which has been reset, can be kept.
+    """Test whether the state of an environment can be saved; it must have been reset.
 
     Returns:
-        The size of a snapshot; 0 if it cannot be kept at this moment.
+        The size of a snapshot; 0 if the state cannot be saved at this moment.
 
     Raises:
-        StateError: It can never be; names the layer that stands in the way, and says why.
+        StateError: The state can never be saved; the message names the layer and the reason.
     """
     try:
         return len(encode(Snapshot(save_state(env), env.action_space.sample())))
@@ -74,39 +74,39 @@ def snapshot_bytes(env: Env) -> int:
         return 0
     except StateError:
         raise
-    except Exception as error:  # a get_state of one's own may raise anything
+    except Exception as error:  # a user's get_state may raise anything
         raise StateError(f"get_state failed: {error_text(error)}") from error
 
 
 def resume(env: Env, snapshot: Snapshot) -> Any:  # noqa: ANN401 - whatever the environment gives
-    """Take an episode up where it was left, or begin the next one where it had ended.
+    """Resume a saved episode, or begin the next one if it had ended.
 
     Args:
-        env: Of the same kind; whether it was reset, or what it was used for, does not matter.
-        snapshot: Where.
+        env: Environment of the same kind, in any state, reset or not.
+        snapshot: The saved episode.
 
     Returns:
         The observation that the next action answers.
 
     Raises:
-        StateError: The snapshot does not fit the environment, which has to be reset before it is
-            used otherwise.
+        StateError: The snapshot does not fit the environment, which must be reset before any
+            other use.
     """
     load_state(env, snapshot.arrays)
     if snapshot.action is None:
         return env.reset()[0]
     observation, _, terminated, truncated, _ = env.step(snapshot.action)
-    # Its reward may be another one than before, where it reads what was derived before the step.
+    # The repeated reward may differ, because it may read values derived before the step.
     if terminated or truncated:
         raise StateError("the episode ends where it was left, but did not when it was left")
     return observation
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """Return a snapshot as bytes; equal ones give equal bytes.
+    """Return a snapshot as bytes; equal snapshots give equal bytes.
 
     Raises:
-        StateError: It is too large, or an array is of a type that has no place in it.
+        StateError: It is too large, or an array is of an unsupported type.
     """
     arrays = dict(snapshot.arrays)
     so_far = (snapshot.episode_return, snapshot.length, snapshot.discounted_return)
@@ -115,7 +115,7 @@ def encode(snapshot: Snapshot) -> bytes:
         arrays[_RECURRENT] = snapshot.recurrent_state
     if snapshot.action is not None:
         action = np.asarray(snapshot.action)
-        # As actors send them: the sample of a space may be of a shorter type.
+        # int64, as actors send actions: a space may sample a narrower type.
         arrays[_ACTION] = action.astype(np.int64) if action.dtype.kind in "iu" else action
     num_bytes = sum(array.nbytes for array in arrays.values())
     if num_bytes > _MAX_RAW_BYTES // 2:
@@ -132,10 +132,10 @@ def encode(snapshot: Snapshot) -> bytes:
 
 
 def decode(data: bytes) -> Snapshot:
-    """Return what `encode` was given.
+    """Return the snapshot that `encode` took.
 
     Raises:
-        StateError: The bytes are damaged, too large, or no snapshot of this version.
+        StateError: The bytes are damaged, too large, or not a snapshot of this version.
     """
     try:
         payload = codec.decode(data, max_bytes=_MAX_RAW_BYTES)
@@ -151,6 +151,6 @@ def decode(data: bytes) -> Snapshot:
     remembered = payload.arrays.pop(_RECURRENT, no_state())
     action: NDArray[Any] | None = payload.arrays.pop(_ACTION, None)
     if action is not None:
-        action = action.copy()[()]  # a number where it is one, as policies give it
+        action = action.copy()[()]  # a scalar stays a scalar, as policies return it
     numbers = float(so_far[0]), int(so_far[1]), float(so_far[2])
     return Snapshot(payload.arrays, action, *numbers, remembered)

@@ -1,4 +1,4 @@
-"""The wrappers whose state is known: those that `gymnasium.make` adds, that jobs may name, ours."""
+"""Wrappers whose state is known: added by `gymnasium.make`, allowed in jobs, or Nitro's own."""
 
 from collections import deque
 from typing import Any
@@ -56,7 +56,7 @@ def _get_stack(stack: wrappers.FrameStackObservation[Any, Any, Any]) -> Arrays:
     rows = np.stack(
         [np.asarray(spaces.flatten(space, observation)) for observation in stack.obs_queue]
     )
-    # Whole numbers of other types than the codec takes have at most 32 bits.
+    # Integers of types that the codec does not support have at most 32 bits.
     return {"queue": rows if rows.dtype in codec.DTYPES else rows.astype(np.float64)}
 
 
@@ -70,7 +70,7 @@ def _set_stack(stack: wrappers.FrameStackObservation[Any, Any, Any], state: Arra
 def _get_sticky(sticky: wrappers.StickyAction[Any, Any]) -> Arrays:
     last = optional(sticky.last_action)
     if not isinstance(sticky.action_space, spaces.Box):
-        last = last.astype(np.int64)  # choices may be of a type that the codec does not take
+        last = last.astype(np.int64)  # the codec may not support a discrete space's type
     counts = [sticky.is_sticky_actions, sticky.num_repeats, sticky.repeats_taken]
     return {"last": last, "counts": np.array(counts)}
 
@@ -84,14 +84,14 @@ def _set_sticky(sticky: wrappers.StickyAction[Any, Any], state: Arrays) -> None:
     sticky.is_sticky_actions = bool(is_sticky)
     sticky.last_action = None
     if last.size:
-        # A policy's real numbers keep their own type, which need not be the space's.
+        # A policy's continuous actions keep their own type, which may differ from the space's.
         sticky.last_action = (
             last[()] if isinstance(space, spaces.Box) else last.astype(space.dtype)[()]
         )
 
 
 def _set_checked(checker: Any, _state: Arrays) -> None:  # noqa: ANN401
-    """Spare the checks: they compare with a reset or step that this checker has not seen."""
+    """Skip the checks: they compare with a reset or step that this checker has not seen."""
     checker.checked_reset = checker.checked_step = checker.checked_data_reuse = True
 
 
