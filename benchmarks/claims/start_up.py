@@ -17,6 +17,7 @@ from benchmarks.measurement import Effort, interleaved, progress
 from benchmarks.peers.contestant import ROOT
 from benchmarks.records.result import Row, Series, Target
 from learning.networks.building import policy_payload
+from nitro.local.ports import free_ports
 from shared.cache.client import TrajectoryCache
 from shared.cache.gradients import GradientCache
 from shared.trajectory import codec
@@ -32,7 +33,7 @@ def measure(effort: Effort) -> list[Row]:
     """Measure cold starts in fresh processes, one after the other."""
     actor = RealActor("Hopper-v5")
     progress("fresh processes")
-    with ValkeyServer() as server:
+    with ValkeyServer(port=free_ports(1)[0]) as server:
         url = f"redis://{server.host}:{server.port}/0"
         with TrajectoryCache(url) as cache:
             cache.publish_policy(JOB_ID, 0, codec.encode(*policy_payload(actor.network)))

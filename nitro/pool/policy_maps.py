@@ -131,7 +131,7 @@ def _require_no_memory(module: "nn.Module") -> None:
         if any(kind.__name__ in ("RNNBase", "RNNCellBase") for kind in type(layer).__mro__):
             raise PolicyNotSupportedError(
                 f"{name} is {type(layer).__name__}: actors would act without what it remembers. "
-                "nitro train has recurrent policies: --set hyperparameters.recurrent=lstm"
+                "Nitro's own jobs have recurrent policies: their field hyperparameters.recurrent"
             )
 
 
