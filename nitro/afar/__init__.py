@@ -1,1 +1,1 @@
-"""Jobs of an API elsewhere: signing in, and fetching what they left."""
+"""Jobs on a remote API: signing in, and fetching their files."""

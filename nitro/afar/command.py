@@ -1,4 +1,4 @@
-"""`nitro login`, and what `nitro jobs` shows and fetches of a job wherever it is trained."""
+"""`nitro login`, and the commands of `nitro jobs` that show or fetch a job, remote or local."""
 
 import sys
 from pathlib import Path

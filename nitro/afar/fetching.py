@@ -1,6 +1,7 @@
-"""Fetching a job's files from its API into a folder of runs, where every other command reads them.
+"""Fetches a job's files from its API into a folder of runs, for all other commands.
 
-Names come from the API: none may lead out of the job's folder. A file is there whole or not at all.
+File names come from the API, so none may lead out of the job's folder. Files are written
+atomically.
 """
 
 import os
@@ -24,32 +25,32 @@ from shared.contracts.message import JOB_ID_FORM
 from shared.contracts.views.files import ArtifactLink, ArtifactLinks
 
 MARK = ".fetched"
-"""Stands in a fetched folder, which is brought up to date before it is read again."""
+"""Marks a fetched folder, which is updated before each read."""
 Wanted = Callable[[str], bool]
 
 
 def everything(name: str) -> bool:
-    """Want every file."""
+    """Select every file."""
     return bool(name)
 
 
 def record_only(name: str) -> bool:
-    """Want what says how the run went, without its checkpoints."""
+    """Select the run's record, without checkpoints."""
     return "/" not in name
 
 
 def with_checkpoints(name: str) -> bool:
-    """Want the record and the checkpoints."""
+    """Select the record and the checkpoints."""
     return record_only(name) or name.startswith(f"{CHECKPOINTS}/")
 
 
 def local_run(run: str, runs_dir: Path, *, wanted: Wanted) -> Path:
-    """Return a run's folder; one that is not here is fetched from the API that is named.
+    """Return a run's folder; fetch it from the named API if it is not on this machine.
 
-    What was fetched before is used as it is, with a warning, where the API or the job is gone.
+    If the API or the job is gone, an earlier fetched folder is used as it is, with a warning.
 
     Raises:
-        CommandError: It is nowhere, or cannot be fetched.
+        CommandError: The run does not exist, or cannot be fetched.
     """
     folder: Path | None = None
     missing: CommandError | None = None
@@ -77,10 +78,10 @@ def local_run(run: str, runs_dir: Path, *, wanted: Wanted) -> Path:
 
 
 def local_runs(runs: Sequence[str], runs_dir: Path, *, wanted: Wanted) -> list[Path]:
-    """Return the folders of several runs, as `local_run` does; none may be named twice.
+    """Return the folders of several distinct runs, like `local_run`.
 
     Raises:
-        CommandError: One is nowhere, cannot be fetched, or is named twice.
+        CommandError: A run does not exist, cannot be fetched, or is named twice.
     """
     folders: list[Path] = []
     for run in runs:
@@ -99,17 +100,17 @@ def fetch(
     wanted: Wanted = everything,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Path:
-    """Fetch a job's files that are not here as they are there; return the folder.
+    """Fetch a job's missing or changed files; return the folder.
 
     Args:
         client: The API.
-        job_id: Which job.
-        runs_dir: Where its folder goes.
-        wanted: Which files, by name.
-        tell: Takes a line on each file that is fetched.
+        job_id: The job.
+        runs_dir: Parent of the job's folder.
+        wanted: Selects files by name.
+        tell: Called with a line about each fetched file.
 
     Raises:
-        CommandError: There can be no such job, its folder is one of this machine, or a file cannot
+        CommandError: The job id is malformed, its folder belongs to a local run, or a file cannot
             be fetched or written.
     """
     if not _is_job_id(job_id):
@@ -131,7 +132,7 @@ def fetch(
         except ApiError as error:
             if not _is_missing(error):
                 raise
-            # The job has dropped a checkpoint since it was listed.
+            # The job has removed a checkpoint since the listing.
             links = client.artifacts(job_id)
             _download_new(client, links, folder, wanted, tell)
         _forget_old_checkpoints(folder, {link.name for link in links.files}, wanted)
@@ -159,7 +160,7 @@ def _is_missing(error: CommandError) -> bool:
 
 
 def _is_gone(error: CommandError) -> bool:
-    """Whether the API is away or has no such job, rather than that it refuses."""
+    """Whether the API is unreachable or has no such job, as opposed to a refusal."""
     return not isinstance(error, ApiError) or error.problem.status in {
         *AWAY,
         HTTPStatus.NOT_FOUND,
@@ -187,7 +188,7 @@ def _is_here(path: Path, link: ArtifactLink) -> bool:
 
 
 def _forget_old_checkpoints(folder: Path, names: set[str], wanted: Wanted) -> None:
-    """Remove checkpoints that the job has dropped: the newest must be the newest here, too."""
+    """Remove checkpoints that the job has removed, so that the newest one is the same."""
     if not wanted(f"{CHECKPOINTS}/"):
         return
     for path in sorted((folder / CHECKPOINTS).rglob("*"), reverse=True):

@@ -1,6 +1,6 @@
-"""Where an API is and what opens it, kept from one command to the next for this user alone.
+"""An API's address and token, stored between commands for this user alone.
 
-The token is offered only to the address it was given for.
+The token is sent only to its own address.
 """
 
 import os
@@ -23,7 +23,7 @@ class Login(BaseModel):
     api_url: str
     token: SecretStr
     sign_for: str | None = None
-    """AWS region that requests are signed for."""
+    """AWS region of request signatures."""
 
     @field_serializer("token", when_used="json")
     def _written(self, token: SecretStr) -> str:
@@ -31,16 +31,16 @@ class Login(BaseModel):
 
 
 def login_path() -> Path:
-    """Return the file that keeps it."""
+    """Return the path of the stored login."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "nitro" / "login.json"
 
 
 def read_login() -> Login | None:
-    """Return what was kept; None where nothing was.
+    """Return the stored login; None without one.
 
     Raises:
-        CommandError: The file cannot be read, is damaged, or is open to others.
+        CommandError: The file is unreadable, damaged, or readable by others.
     """
     path = login_path()
     try:
@@ -52,15 +52,15 @@ def read_login() -> Login | None:
     except OSError as error:
         raise CommandError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError:
-        # Not chained: it quotes what the file holds.
+        # Not chained: the cause quotes the file's contents.
         raise CommandError(f"{path} is damaged: {_AGAIN}") from None
 
 
 def keep_login(login: Login) -> Path:
-    """Keep it, for this user alone; return the file.
+    """Store a login for this user alone; return the file's path.
 
     Raises:
-        CommandError: It cannot be written.
+        CommandError: The file cannot be written.
     """
     path = login_path()
     staged = path.with_suffix(f".{os.getpid()}.tmp")
@@ -77,10 +77,10 @@ def keep_login(login: Login) -> Path:
 
 
 def forget_login() -> bool:
-    """Remove it; return whether there was any.
+    """Remove the stored login; return whether there was one.
 
     Raises:
-        CommandError: It cannot be removed.
+        CommandError: The file cannot be removed.
     """
     path = login_path()
     try:

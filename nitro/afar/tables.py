@@ -1,4 +1,4 @@
-"""A job's rounds and events, all pages of them, as tables."""
+"""All of a job's rounds and events, page by page, as tables."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ _WIDE = 120
 
 
 def every_row(client: NitroClient, job_id: str, *, after: int = -1) -> list[dict[str, object]]:
-    """Return a job's rounds after one, a row of all columns each."""
+    """Return a job's rounds after round `after`, one row each with all columns."""
     rows: list[dict[str, object]] = []
     while True:
         page = client.curves(job_id, after=after)
@@ -30,7 +30,7 @@ def every_row(client: NitroClient, job_id: str, *, after: int = -1) -> list[dict
 
 
 def every_event(client: NitroClient, job_id: str) -> EventPage:
-    """Return all of a job's events that are kept."""
+    """Return all stored events of a job."""
     page = client.events(job_id)
     events = [*page.events]
     while events and events[-1].number < page.last:
@@ -42,7 +42,7 @@ def every_event(client: NitroClient, job_id: str) -> EventPage:
 
 
 def rounds_table(rows: Sequence[Mapping[str, object]]) -> Table:
-    """Lay rounds out for people."""
+    """Format rounds for people."""
 
     def column(name: str, form: str = "{}") -> list[str]:
         return [_cell(row.get(name), form) for row in rows]
@@ -62,7 +62,7 @@ def rounds_table(rows: Sequence[Mapping[str, object]]) -> Table:
 
 
 def events_table(events: Sequence[JobEvent]) -> Table:
-    """Lay events out for people."""
+    """Format events for people."""
     columns = {
         "time": [datetime.fromtimestamp(e.at).strftime("%m-%d %H:%M:%S") for e in events],
         "round": ["" if e.round is None else str(e.round) for e in events],

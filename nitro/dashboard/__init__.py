@@ -1,1 +1,1 @@
-"""The scaler's page in a browser: its address, and the same page over the folders of runs."""
+"""The scaler's web page: its address, and the same page for finished runs."""

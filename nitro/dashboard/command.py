@@ -1,4 +1,4 @@
-"""`nitro dashboard`: open the page of what runs, or one over the runs that have ended."""
+"""`nitro dashboard`: opens the page of a running system, or of finished runs."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ EXAMPLES = (
     "nitro dashboard --runs-dir /data/runs",
 )
 _TAKEN_UP_S = 5.0
-"""How long a browser may take to read the file that sends it to the page."""
+"""Time for a browser to read the file that redirects it to the page."""
 
 
 def dashboard(
@@ -73,17 +73,17 @@ def dashboard(
         tell(*running, private=sys.stdout.isatty())
         return
     job_id = job_id and find_run(job_id, runs_dir).absolute().name
-    # The token of this page lets look and ends with the command: a pipe may have it.
+    # This page's token is read-only and ends with the command, so it may go to a pipe.
     from nitro.dashboard.finished_runs import serve_finished_runs
 
     serve_finished_runs(runs_dir, port=port, tell=tell)
 
 
 def running_api(api_url: str | None, runs_dir: Path) -> tuple[str, str] | None:
-    """Return address and token of the API that is meant; None where nothing runs.
+    """Return address and token of the named or running API; None if nothing runs.
 
     Raises:
-        CommandError: The API that is named does not answer, or a browser cannot use it.
+        CommandError: The named API does not answer, or a browser cannot use it.
     """
     from nitro.client.client import NitroClient
     from nitro.client.connection import has_api, signed_for
@@ -108,12 +108,12 @@ def running_api(api_url: str | None, runs_dir: Path) -> tuple[str, str] | None:
         named = api_url or settings.api_url
         if named or not (runs_dir / STATE_FOLDER / ADDRESS_FILE).exists():
             raise
-        return None  # its address was left by a system that was killed
+        return None  # the address is left over from a killed system
     return url, token
 
 
 def _open(link: str) -> None:
-    """Open a link in a browser, without a token where a list of processes would show it."""
+    """Open a link in a browser, without showing its token in the list of processes."""
     with TemporaryDirectory(prefix="nitro-link-") as folder:
         file = Path(folder) / "dashboard.html"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
-"""The scaler over the folders of runs, for looking only: the same API, the same page, no system.
+"""A read-only scaler for folders of runs: the same API and page, without a system.
 
-Its store is a temporary database. A run's rounds and bill go into it when they are first looked at.
-Nobody has the operator's token, so that nothing can be changed.
+Its store is a temporary database. A run's rounds and bill are loaded at the first request for them.
+The operator's token is given to nobody, so nothing can be changed.
 """
 
 import logging
@@ -37,22 +37,22 @@ from shared.service.serving import keep_exit_code, listen
 
 _LEASE = "folder"
 _AT_ONCE = 25
-"""Rounds and ledger lines that are put into the book in one change."""
+"""Rounds and ledger lines per transaction."""
 _NOTHING_KNOWN = LaunchCounts(requested=0, succeeded=0, failed=0, reissued=0, throttled=0)
-"""A run's record tells nothing of launches; who looks is shown none where none were requested."""
+"""A run's record has no launches, so the page shows none."""
 _NOBODY = f"{LOOPBACK}:1"
-"""Where neither a cache nor Lambda answers."""
+"""An address at which neither cache nor Lambda answers."""
 
 
 class RunFolderBook(Book):
-    """A book of runs that are read from their folders when they are first looked at."""
+    """A book that loads each run from its folder at the first request."""
 
     def __init__(self, path: Path, folders: Mapping[str, Path]) -> None:
         """Open an empty database.
 
         Args:
             path: The file of the database.
-            folders: The run's folder of each job that is put into it.
+            folders: The run's folder of each job in the book.
         """
         super().__init__(SqliteTable(path), now=time.time)
         self._unread = dict(folders)
@@ -74,15 +74,15 @@ class RunFolderBook(Book):
         return super().rounds(job_id, first=first, limit=limit)
 
     def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
-        """Return ledger lines in the order they were written."""
+        """Return ledger lines in their order."""
         self._read_folder(job_id)
         return super().lines(job_id, skip=skip, limit=limit)
 
     def _read_folder(self, job_id: str) -> None:
-        """Take a run's rounds and bill over, once.
+        """Load a run's rounds and bill, once.
 
         Raises:
-            StoreError: A file of it is damaged.
+            StoreError: A file of the run is damaged.
         """
         if job_id not in self._unread:
             return
@@ -110,7 +110,7 @@ def _grown(
 
 
 def entries(run: Run) -> tuple[RoundEntry, ...]:
-    """Return a run's rounds as a scaler remembers them, as far as the record tells."""
+    """Return a run's rounds as a scaler stores them, as far as the record has them."""
     decided_at = run.job.started_at or run.job.created_at
     return tuple(_entry(line, decided_at) for line in run.rounds)
 
@@ -125,7 +125,7 @@ def _entry(line: RoundLine, decided_at: float) -> RoundEntry:
 
 
 def folder_record(folder: Path, job: Job) -> JobRecord:
-    """Return a run as a scaler remembers its job; one that was cut short counts as stopped."""
+    """Return a run as a scaler stores its job; an interrupted run counts as stopped."""
     if job.status not in FINISHED:
         job = _cut_short(read_run(folder))
     cost = read_cost(folder)
@@ -138,7 +138,7 @@ def folder_record(folder: Path, job: Job) -> JobRecord:
 
 
 def _cut_short(run: Run) -> Job:
-    """Return the job of a run that has no end: its file is of its start."""
+    """Return the job of an interrupted run, whose file is from its start."""
     results = [line.result for line in run.rounds if line.result]
     means = [e.mean_return for _, e in run.evaluations if e.mean_return is not None]
     progress = JobProgress(
@@ -155,10 +155,10 @@ def _cut_short(run: Run) -> Job:
 
 @contextmanager
 def finished_runs_app(runs_dir: Path) -> Iterator[tuple[FastAPI, str]]:
-    """Yield the application over a folder of runs, and the token to look at it with.
+    """Yield the application for a folder of runs, and its read-only token.
 
     Raises:
-        CommandError: There is no run in the folder.
+        CommandError: The folder has no run.
     """
     newest = {job.job_id: (folder, job) for folder, job in reversed(readable_jobs(runs_dir))}
     jobs = [*newest.values()][::-1]
@@ -173,9 +173,9 @@ def finished_runs_app(runs_dir: Path) -> Iterator[tuple[FastAPI, str]]:
         book = RunFolderBook(
             Path(place) / "runs.sqlite3", {job.job_id: folder for folder, job in jobs}
         )
-        # On a thread of its own: the caller's may have a loop that runs, as a notebook's has.
+        # In a new thread: the caller's may have a running loop, as in a notebook.
         with start_blocking_portal() as portal:
-            for folder, job in reversed(jobs):  # the newest one last, as they were submitted
+            for folder, job in reversed(jobs):  # in order of submission, newest last
                 portal.call(book.create, folder_record(folder, job))
         yield create_app(_settings(runs_dir, token), book=book, live=False), token
 
@@ -195,12 +195,12 @@ def _settings(runs_dir: Path, token: str) -> Settings:
 def serve_finished_runs(
     runs_dir: Path, *, port: int | None, tell: Callable[[str, str], None]
 ) -> None:
-    """Serve the page over a folder of runs until Ctrl-C.
+    """Serve the page for a folder of runs until Ctrl-C.
 
     Args:
         runs_dir: Folder of the runs.
         port: Port to listen on; None takes a free one.
-        tell: Called with the address and its token once a browser would be answered.
+        tell: Called with the address and its token once the server answers.
 
     Raises:
         CommandError: There is no run, or the port is taken.
@@ -213,7 +213,7 @@ def serve_finished_runs(
         with listener:
             tell(f"http://{LOOPBACK}:{listener.getsockname()[1]}", token)
             keep_exit_code()
-            # The scaler's reports about a cache and a Lambda that are absent are no news.
+            # Hide the scaler's reports about the missing cache and Lambda: both are expected.
             logging.getLogger().addHandler(logging.NullHandler())
             config = uvicorn.Config(
                 app, http=BoundedConnection, ws="none", log_config=None, access_log=False

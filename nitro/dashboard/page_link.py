@@ -1,4 +1,4 @@
-"""The page's address, with the token where no server and no log ever sees it: in the fragment."""
+"""The page's address, with the token in the fragment, which no server or log sees."""
 
 from urllib.parse import quote
 
@@ -6,7 +6,7 @@ from nitro.hints import Place
 
 
 def page_link(api_url: str, token: str, *, job_id: str | None = None) -> str:
-    """Return the address that signs a browser in; the page takes the token out of sight at once."""
+    """Return the address that signs a browser in; the page hides the token at once."""
     to = "" if job_id is None else f"&to=/jobs/{quote(job_id)}"
     return f"{api_url.rstrip('/')}/#token={quote(token, safe='')}{to}"
 
@@ -14,12 +14,12 @@ def page_link(api_url: str, token: str, *, job_id: str | None = None) -> str:
 def shown_link(
     api_url: str, token: str, *, private: bool, place: Place, job_id: str | None = None
 ) -> str:
-    """Return what to print of an API's page.
+    """Return the text to print for an API's page.
 
     Args:
-        api_url: Where the API is.
-        token: What opens it, for as long as the API does not change it.
-        private: Whether only its user reads what is printed, as on a terminal; logs get no token.
+        api_url: The API's address.
+        token: Its token, valid until the API changes it.
+        private: Whether only the user reads the text, as on a terminal; logs get no token.
         place: Where `nitro dashboard` finds the API.
         job_id: The job to show first.
     """

@@ -1,4 +1,4 @@
-"""Other people's training loops with Nitro's actors: RLlib's and Stable-Baselines3's.
+"""Nitro's actors in the training loops of RLlib and Stable-Baselines3.
 
 Each module imports its library, so it is imported by name: `nitro.integrations.rllib`.
 """

@@ -1,4 +1,4 @@
-"""Choices as the frameworks' own policies have them: numbered from 0, and all of them allowed."""
+"""Discrete actions as in the frameworks' own policies: numbered from 0, without a mask."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ from shared.contracts.environment_spec import EnvironmentSpec
 
 
 def first_choice(space: Space[Any]) -> NDArray[np.int64] | int:
-    """Return what an action numbered from 0 lacks to be one of the space's; 0 for other spaces."""
+    """Return the offset from actions numbered from 0 to a space's actions; 0 for other spaces."""
     if isinstance(space, MultiDiscrete):
         return space.start.astype(np.int64)
     return int(space.start) if isinstance(space, Discrete) else 0
 
 
 def require_no_mask(environment: EnvironmentSpec) -> None:
-    """Refuse an environment whose actors obey a mask of actions: these policies do not.
+    """Refuse an environment with an action mask, which these policies do not support.
 
     Raises:
-        CommandError: It has one.
+        CommandError: The environment has a mask.
     """
     if environment.mask_size:
         raise CommandError(

@@ -1,4 +1,4 @@
-"""Which episodes ended where in a batch, with their returns: what callbacks want to be told."""
+"""The ends of episodes in a batch, with their returns, for callbacks."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ class Ending:
     step: int
     column: int
     episode_return: float
-    """Undiscounted, of the whole episode, whichever batch it began in."""
+    """Undiscounted return of the whole episode, including its part in earlier batches."""
     length: int
 
 
 def endings(batch: Batch) -> list[Ending]:
-    """Return where the episodes of a batch ended, actor by actor, in the order they ended.
+    """Return the ends of a batch's episodes, by actor and then by time.
 
-    Where episodes are lives, returns are of games and belong to no single end: then there are none.
+    Empty if episodes are lives: returns are of whole games and belong to no single end.
     """
     steps, columns = np.nonzero(batch.terminated | batch.truncated)
     if len(steps) != len(batch.returns):

@@ -11,9 +11,9 @@
         .rl_module(model_config=DefaultModelConfig(vf_share_layers=False))
     )
 
-The runner stands in the algorithm's own process and asks for a round of actors whenever RLlib asks
-for samples. How many there are is decided anew for every round: RLlib trains on all that come.
-Evaluation runs RLlib's own runners, on environments made here.
+The runner is in the algorithm's own process, and requests a round of actors whenever RLlib requests
+samples. Each round's number of actors is decided separately; RLlib trains on all samples.
+Evaluation uses RLlib's own runners, on local environments.
 
 Legend: `T` steps of a fragment, `n` columns, one for each environment of each actor.
 """
@@ -48,35 +48,35 @@ from shared.contracts.environment_spec import (
 )
 
 SETTINGS_KEY = "nitro"
-"""Key of the pool's settings in RLlib's `env_config`; the rest of it is the environment's own."""
+"""Key of the pool's settings in RLlib's `env_config`; the rest belongs to the environment."""
 
 
 class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library has no types
     """An environment runner whose samples come from an `ActorPool`.
 
-    Settings of the pool are keyword arguments of `nitro.ActorPool`, in the algorithm's
-    `env_config["nitro"]`; `actors` is `num_envs_per_env_runner` by default. With
-    `measure_curvature: False` among them, nothing is measured for the scaling policies `nitro`,
-    `marginal` and `kungfu`; it takes some milliseconds a round.
+    The pool's settings are keyword arguments of `nitro.ActorPool`, in the algorithm's
+    `env_config["nitro"]`; `actors` is `num_envs_per_env_runner` by default. The setting
+    `measure_curvature: False` turns off the measurement for the scaling policies `nitro`,
+    `marginal` and `kungfu`, which takes some milliseconds per round.
 
-    A fragment is RLlib's `rollout_fragment_length`; where that is `auto`, the fewest actors of a
-    round bring one training batch. An evaluation runner is RLlib's own.
+    A fragment has RLlib's `rollout_fragment_length` steps. With `auto`, the fewest actors of a
+    round sample one training batch. An evaluation runner is RLlib's own.
 
     Raises:
-        CommandError: Something configured is not supported; names it.
+        CommandError: A setting is not supported; names it.
     """
 
     env: Any
-    """The library's, of an evaluation."""
+    """RLlib's environments of an evaluation."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         self.pool: ActorPool | None = None
         self._open = ExitStack()
         self._batch: Batch | None = None
-        """The last one, which RLlib has learned from by the time it asks for another."""
+        """The last batch; RLlib has learned from it when it requests the next."""
         self._measures = True
-        # In a process of its own a runner only tells spaces: RLlib hides what is raised there. The
-        # runner in the algorithm's process, which is made next, then refuses.
+        # A runner in another process only reports spaces, because RLlib hides its errors. The
+        # runner in the algorithm's process is made next, and refuses.
         if not config.in_evaluation and not kwargs.get("worker_index"):
             _require_supported(config)
             settings = pool_settings(config)
@@ -88,32 +88,32 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
                 require_no_mask(self.pool.environment)
             super().__init__(config=config, **kwargs)
         except BaseException:
-            self._open.close()  # nobody else can end a job whose runner was never made
+            self._open.close()  # without a runner, nothing else could end the job
             raise
 
     def make_env(self) -> None:
-        """Make environments for an evaluation; actors have their own."""
+        """Create environments for an evaluation; actors have their own."""
         if self.pool is None:
             self.config.env_config = _own(self.config.env_config)
             super().make_env()
             first = first_choice(self.env.single_action_space)
-            if np.any(first):  # RLlib's actions are numbered from 0
+            if np.any(first):  # RLlib numbers actions from 0
                 self.env = TransformAction(self.env, lambda actions: np.asarray(actions) + first)
             return
         self.num_envs = self.config.num_envs_per_env_runner
 
     def assert_healthy(self) -> None:
-        """Make sure that the runner was made to its end."""
+        """Check that the runner was fully constructed."""
         if self.pool is None:
             super().assert_healthy()
         elif self.module is None:
             raise CommandError("the algorithm has no RLModule, so there is no policy to roll out")
 
     def sample(self, **kwargs: Any) -> list[SingleAgentEpisode]:
-        """Return what a round of actors brought, as parts of episodes.
+        """Return the samples of a round of actors, as parts of episodes.
 
         Raises:
-            CommandError: RLlib asked for what a round of actors is not, or the job has ended.
+            CommandError: RLlib's request does not fit a round of actors, or the job has ended.
         """
         if self.pool is None:
             if not self.config.in_evaluation:
@@ -134,7 +134,7 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
         return [self._episode(part, outputs) for part in batch.episodes()]
 
     def get_metrics(self) -> Any:
-        """Return what was logged since the last time."""
+        """Return the metrics since the last call."""
         return super().get_metrics() if self.pool is None else self.metrics.reduce()
 
     def stop(self) -> None:
@@ -143,7 +143,7 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
         super().stop()
 
     def _outputs(self, batch: Batch) -> NDArray[np.float32]:
-        """Return the inputs of the action distribution [T, n, H], which RLlib's losses compare."""
+        """Return the inputs [T, n, H] of the action distribution, for RLlib's losses."""
         flat = torch.tensor(batch.flat().observations, device=self._device)
         with torch.no_grad():
             found = self.module.forward_exploration({Columns.OBS: flat})
@@ -153,7 +153,7 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
     def _episode(self, part: EpisodePart, outputs: NDArray[np.float32]) -> SingleAgentEpisode:
         steps = len(part.rewards)
         at = slice(part.first_step, part.first_step + steps)
-        # Nobody looks at what follows a terminal step, but RLlib wants something there.
+        # RLlib requires an observation after a terminal step, but does not use it.
         last = part.observations[-1] if part.last_observation is None else part.last_observation
         observation_space, action_space = self.spaces[INPUT_ENV_SINGLE_SPACES]
         return SingleAgentEpisode(
@@ -170,11 +170,11 @@ class NitroEnvRunner(SingleAgentEnvRunner):  # type: ignore[misc] # the library 
                 Columns.ACTION_DIST_INPUTS: outputs[at, part.column],
                 WEIGHTS_SEQ_NO: np.full(steps, self._weights_seq_no),
             },
-            len_lookback_buffer=0,  # by default all of it would be history, and nothing data
+            len_lookback_buffer=0,  # by default everything would be history, and nothing data
         ).to_numpy()
 
     def _log(self, batch: Batch) -> None:
-        """Log what RLlib's own runners log, and Nitro's number of actors."""
+        """Log the metrics of RLlib's own runners, and Nitro's number of actors."""
         self.num_env_steps_sampled_lifetime += batch.num_steps
         self.metrics.log_value(WEIGHTS_SEQ_NO, self._weights_seq_no, window=1)
         self.metrics.log_value("nitro_actors", len(set(batch.actors.tolist())), window=1)
@@ -187,14 +187,14 @@ def pool_settings(config: Any) -> dict[str, Any]:
     """Return the keyword arguments of an algorithm's `ActorPool`.
 
     Raises:
-        CommandError: Its settings hold what has another place.
+        CommandError: A setting belongs elsewhere.
     """
     settings = dict(config.env_config.get(SETTINGS_KEY, {}))
     if "fragment" in settings:
         raise CommandError("nitro.fragment: is RLlib's rollout_fragment_length; set that")
     if "policy_map" in settings:
         raise CommandError("nitro.policy_map: is that of RLlib's default model; leave it out")
-    # Said to the pool, whose own default is another.
+    # Passed explicitly: the pool's own default differs.
     actors = settings.setdefault("actors", config.num_envs_per_env_runner)
     fragment = config.rollout_fragment_length
     if fragment == "auto":
@@ -202,7 +202,7 @@ def pool_settings(config: Any) -> dict[str, Any]:
         require_range(actors)
         require_counts({"envs_per_actor": side_by_side})
         columns = min(_range(actors)) * side_by_side
-        # Rounded up: RLlib asks again for as long as a sample is missing.
+        # Rounded up: RLlib repeats the request while a sample is missing.
         fragment = max(1, -(-config.total_train_batch_size // columns))
     own = _own(config.env_config)
     return {**settings, "fragment": fragment, **({"env_kwargs": own} if own else {})}
@@ -213,12 +213,12 @@ def _range(actors: Any) -> tuple[int, ...]:
 
 
 def _own(env_config: dict[str, Any]) -> dict[str, Any]:
-    """Return what is the environment's own of RLlib's `env_config`."""
+    """Return the environment's part of RLlib's `env_config`."""
     return {name: value for name, value in env_config.items() if name != SETTINGS_KEY}
 
 
 def _spaces(environment: EnvironmentSpec) -> dict[str, tuple[gymnasium.Space[Any], ...]]:
-    """Return an environment's spaces under the names that RLlib looks for."""
+    """Return an environment's spaces by RLlib's names."""
     shape = environment.observation.shape
     both = (spaces.Box(-np.inf, np.inf, shape, np.float32), _action_space(environment))
     return dict.fromkeys((INPUT_ENV_SPACES, INPUT_ENV_SINGLE_SPACES, DEFAULT_MODULE_ID), both)
@@ -235,10 +235,10 @@ def _action_space(environment: EnvironmentSpec) -> gymnasium.Space[Any]:
 
 
 def _require_supported(config: Any) -> None:
-    """Refuse what actors cannot do.
+    """Refuse settings that actors do not support.
 
     Raises:
-        CommandError: Names what it is.
+        CommandError: A setting is not supported; names it.
     """
     if not isinstance(config.env, str):
         raise CommandError("environment: must be an environment's name, which actors know, too")

@@ -8,8 +8,9 @@
         model.learn(50_000)
         model.save("cartpole")
 
-Everything but the collection of rollouts is the library's: callbacks, logging, saving, loading and
-the update. The number of actors may change with every rollout, and the rollout buffer with it.
+Only the collection of rollouts is Nitro's. Callbacks, logging, saving, loading and the update are
+the library's. The number of actors, and so the size of the rollout buffer, may change with every
+rollout.
 
 Legend: `T` steps of a fragment, `n` columns, one for each environment of each actor.
 """
@@ -46,21 +47,21 @@ Floats = NDArray[np.float32]
 class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
     """PPO whose rollouts come from an `ActorPool`.
 
-    `policy` and the keyword arguments are those of the library's `PPO`. The environment of the
-    same name is made here, too, for its spaces; it takes no training steps. `n_steps` is the
-    pool's fragment.
+    `policy` and the keyword arguments are the same as for the library's `PPO`. A local environment
+    of the same name is created for its spaces; it takes no training steps. `n_steps` is the pool's
+    fragment.
 
     Args:
-        policy: `MlpPolicy`, of linear layers with tanh or ReLU between them.
-        env: An environment to take in place of the one of the pool's name.
-        pool: Where rollouts come from. A model without one predicts, and does not learn.
-        normalize_observations: By running statistics that travel to the actors with the policy, in
-            place of `VecNormalize`.
-        measure_curvature: Whether to measure it after every update, which the scaling policies
-            `nitro`, `marginal` and `kungfu` go by; it takes some milliseconds.
+        policy: `MlpPolicy`, with linear layers and tanh or ReLU between them.
+        env: An environment to use in place of the pool's.
+        pool: Source of rollouts. A model without a pool predicts, but does not learn.
+        normalize_observations: Whether to normalise by running statistics, which actors get with
+            the policy; replaces `VecNormalize`.
+        measure_curvature: Whether to measure it after every update, for the scaling policies
+            `nitro`, `marginal` and `kungfu`; it takes some milliseconds.
 
     Raises:
-        CommandError: Something asked for is not supported; names it.
+        CommandError: An argument is not supported; names it.
     """
 
     pool: ActorPool | None = None
@@ -100,7 +101,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
     def load(
         cls, path: Any, env: Any = None, *, pool: ActorPool | None = None, **settings: Any
     ) -> Self:
-        """Return a saved model; with a pool it can go on learning."""
+        """Return a saved model; with a pool it can continue to learn."""
         if pool is not None:
             env = gymnasium.make(pool.env_id) if env is None else env
         loaded: Self = super().load(path, env, pool=pool, **settings)
@@ -113,7 +114,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], Any]:
-        """Return what `env.step` takes; the library itself numbers choices from 0."""
+        """Return actions for `env.step`; the library itself numbers them from 0."""
         action, state = super().predict(observation, state, episode_start, deterministic)
         return action + first_choice(self.action_space), state
 
@@ -131,10 +132,10 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         rollout_buffer: RolloutBuffer,
         n_rollout_steps: int,
     ) -> bool:
-        """Have the actors roll the policy out, and fill a buffer of as many columns as came.
+        """Let the actors roll the policy out, and fill a buffer with a column per environment.
 
         Returns:
-            Whether to go on: not if a callback, or the pool's budget, ended the training.
+            Whether to continue: False if a callback or the pool's budget ended the training.
         """
         if self.pool is None:
             raise CommandError("pool: this model has none to learn with; load it with pool=...")
@@ -143,7 +144,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         try:
             batch = self.pool.collect(self._policy())
         except PoolStopped:
-            return False  # `learn` ends as it does when a callback says so
+            return False  # `learn` ends as after a callback's stop
         rollout_buffer = self.rollout_buffer = self._buffer(batch)
         if not self._fill(batch, rollout_buffer, callback, told=locals()):
             return False
@@ -157,23 +158,23 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         return True
 
     def train(self) -> None:
-        """Update the policy from the buffer, measure, and update its observations' statistics."""
+        """Update the policy from the buffer, measure, and update the observation statistics."""
         super().train()
         if self.measure_curvature and self.pool is not None and self._round is not None:
             self.pool.report(curvature=measure_curvature(self._policy(), *self._round))
-        for module in self.policy.modules():  # the values may have an extractor of their own
+        for module in self.policy.modules():  # the value network may have its own extractor
             if isinstance(module, NormalisedObservations):
                 module.learn(self.rollout_buffer.observations)
 
     def _policy(self) -> Policy:
-        """Return the policy as actors run it."""
+        """Return the policy in the actors' form."""
         policy = policy_of(self.policy, "sb3")
         extractor = self.policy.features_extractor
         normalises = isinstance(extractor, NormalisedObservations)
         return extractor.normalised(policy) if normalises else policy
 
     def _learned(self, advantages: Floats) -> Floats:
-        """Return advantages as the update takes them; it flattens the buffer's."""
+        """Return advantages as in the update, which flattens the buffer's."""
         if not self.normalize_advantage:
             return advantages.copy()
         normalised: Floats = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
@@ -194,10 +195,10 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
     def _fill(
         self, batch: Batch, buffer: RolloutBuffer, callback: BaseCallback, *, told: dict[str, Any]
     ) -> bool:
-        """Add every step to the buffer, and tell callbacks of it as if it had just been made."""
+        """Add every step to the buffer, and call callbacks for it as if it were live."""
         values, final_values = self._values(batch)
         rewards = batch.rewards.copy()
-        # The library's advantages know one kind of end: what lies beyond a time limit is part of
+        # The library's advantages have one kind of end: the value beyond a time limit is added to
         # the reward (https://github.com/DLR-RM/stable-baselines3/issues/633).
         rewards[batch.final_steps, batch.final_columns] += self.gamma * final_values
         dones = batch.terminated | batch.truncated  # [T, n]
@@ -230,7 +231,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         return torch.tensor(observations, device=self.device)
 
     def _tell_episodes(self, batch: Batch) -> None:
-        """Put finished episodes where the library's own logging looks for them."""
+        """Put finished episodes into the buffer of the library's logging."""
         elapsed_s = time.time() - self.start_time / 1e9
         for episode_return, length in zip(batch.returns, batch.lengths, strict=True):
             ended = {"r": float(episode_return), "l": int(length), "t": round(elapsed_s, 6)}
@@ -242,7 +243,7 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
 
 
 def _infos(batch: Batch) -> list[list[dict[str, Any]]]:
-    """Return what callbacks are told of every step [T][n], in the words of `Monitor`."""
+    """Return the infos of every step [T][n] for callbacks, with `Monitor`'s keys."""
     infos: list[list[dict[str, Any]]] = [
         [{} for _ in range(batch.num_columns)] for _ in range(len(batch.rewards))
     ]
@@ -262,10 +263,10 @@ def _infos(batch: Batch) -> list[list[dict[str, Any]]]:
 
 
 def _require_supported(model: NitroPPO) -> None:
-    """Refuse what actors cannot do.
+    """Refuse arguments that actors do not support.
 
     Raises:
-        CommandError: Names what it is.
+        CommandError: An argument is not supported; names it.
     """
     if model.use_sde:
         raise CommandError(

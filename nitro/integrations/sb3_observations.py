@@ -1,4 +1,4 @@
-"""Normalised observations for Stable-Baselines3: statistics that travel with the policy's weights.
+"""Normalised observations for Stable-Baselines3, with statistics among the policy's weights.
 
 Legend: `T` steps of a fragment, `n` columns, `F` numbers of an observation.
 """
@@ -16,12 +16,12 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from nitro.pool.policy import Policy
 
 _CLIP = 10.0
-"""Deviations that a normalised observation is clipped to, as `VecNormalize` has it."""
+"""Clipping range of normalised observations in standard deviations, as in `VecNormalize`."""
 _EPSILON = 1e-8
 
 
 class NormalisedObservations(FlattenExtractor):  # type: ignore[misc] # the library has no types
-    """Normalises observations by running statistics, which are saved with the policy's weights."""
+    """Normalises observations by running statistics, saved with the policy's weights."""
 
     def __init__(self, observation_space: spaces.Box) -> None:
         super().__init__(observation_space)
@@ -31,12 +31,12 @@ class NormalisedObservations(FlattenExtractor):  # type: ignore[misc] # the libr
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        """Return what the networks see, as actors compute it."""
+        """Return the networks' input, as actors compute it."""
         flat = super().forward(observations)
         return torch.clamp((flat - self.mean) * self.scale, -_CLIP, _CLIP)
 
     def learn(self, observations: NDArray[Any]) -> None:
-        """Take observations [T, n, F] into the statistics."""
+        """Update the statistics with observations [T, n, F]."""
         running = RunningMeanStd(epsilon=float(self.count) or 1e-4, shape=(self.features_dim,))
         if self.count > 0:
             running.mean, running.var = self.moments.cpu().numpy().copy()

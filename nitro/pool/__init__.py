@@ -1,1 +1,1 @@
-"""Nitro's actors for a training loop of one's own: `nitro.ActorPool` and what it works with."""
+"""Nitro's actors for custom training loops: `nitro.ActorPool` and its parts."""

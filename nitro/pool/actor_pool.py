@@ -241,7 +241,7 @@ class ActorPool:
         Raises:
             PolicyNotSupportedError: Actors cannot run the policy; says what they can.
             PoolStopped: The job has ended, or ends here: by its budget for example.
-            CommandError: Too little came of the round, or API or cache cannot be reached.
+            CommandError: The round got too few trajectories, or API or cache cannot be reached.
         """
         if self._spec.open_rounds > 1:
             raise CommandError("collect is for rounds_in_flight=1: use stream, or another pool")
@@ -256,22 +256,22 @@ class ActorPool:
     def stream(
         self, module: Module | Callable[[], Module], rounds: int | None = None
     ) -> Iterator[Batch]:
-        """Yield fragments as they arrive, one actor's at a time, while others are rolled out.
+        """Yield fragments as they arrive, one actor's at a time, while other actors are working.
 
-        `rounds_in_flight` rounds are open at a time. Whenever the oldest is over, the module's
-        present weights are published as the next version and another round is opened with them. A
-        fragment's `versions` say which one chose its actions; `pool.policy_version` is the newest.
-        A pool streams once.
+        `rounds_in_flight` rounds are open at a time. At the end of the oldest, the module's current
+        weights are published as the next version, and another round is opened with them. A
+        fragment's `versions` identify the policy that chose its actions; `pool.policy_version` is
+        the newest. A pool streams once.
 
         Args:
-            module: What `collect` takes, read anew for each round; or a function that returns it.
+            module: As for `collect`, read again for each round; or a function that returns it.
             rounds: The most rounds to open; None for all that the job allows.
 
         Raises:
             PolicyNotSupportedError: Actors cannot run the policy; says what they can.
             PoolStopped: The job has ended before.
-            CommandError: The pool has made rounds before, nothing came of several rounds, or API or
-                cache cannot be reached.
+            CommandError: The pool has made rounds before, several rounds got no trajectory, or API
+                or cache cannot be reached.
         """
 
         def newest() -> Policy:
@@ -288,7 +288,7 @@ class ActorPool:
 
     @property
     def policy_version(self) -> int:
-        """Version that a stream published last; -1 before the first."""
+        """Version that the stream published last; -1 before the first."""
         return self._open.fragments.policy_version
 
     def report(
@@ -305,7 +305,7 @@ class ActorPool:
 
         Args:
             curvature: As `nitro.measure_curvature` returns it; for `nitro` and `marginal`.
-            gradient_noise: The same's, or one's own; for `kungfu`. Default: the curvature's.
+            gradient_noise: Measured in another way; for `kungfu`. Default: the curvature's.
             stats: Scalars of the update, such as `{"loss": 0.1, "kl": 0.01}`, for the dashboard.
 
         Raises:

@@ -32,17 +32,17 @@ class EpisodePart:
 
     column: int
     first_step: int
-    """Its place in the column; the episode itself may have begun in an earlier batch."""
+    """Its steps in the column; the episode itself may have begun in an earlier batch."""
     observations: Array  # [L, *obs]
     actions: Array  # [L, *act]
     log_probs: Array  # [L] float32
     rewards: Array  # [L] float32
     last_observation: Array | None  # [*obs]
-    """What was observed after the last step; None after a terminated episode inside a fragment,
-    where nobody needs it."""
+    """Observation after the last step; None after a terminated episode inside a fragment, where it
+    is not needed."""
     terminated: bool
     truncated: bool
-    """Both are False where the fragment ended first; the next batch may go on with the episode."""
+    """Both are False if the fragment ended first; the next batch may continue the episode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,8 +55,8 @@ class Batch:
 
     Attributes:
         observations: The policy's inputs, [T, n, *obs] float32 or uint8.
-        last_observations: What was observed after the last step, [n, *obs]: to bootstrap from
-            where that step ended no episode, or only cut it.
+        last_observations: The observations after the last step, [n, *obs]: to bootstrap from if
+            that step ended no episode, or truncated it.
         actions: As sampled, before they are clipped or rescaled: [T, n, A] float32, or [T, n] or
             [T, n, choices] int64 numbered from 0.
         log_probs: Log-probability or density of each action under the policy that chose it,
@@ -66,17 +66,17 @@ class Batch:
         truncated: Whether a time limit cut it, [T, n] bool.
         final_observations: The last observation of every episode that a time limit cut, [F, *obs],
             to bootstrap from. Rows are in the order of columns, then of steps.
-        final_steps: Step of each of these, [F] int64.
-        final_columns: Column of each of these, [F] int64.
+        final_steps: Step of each final observation, [F] int64.
+        final_columns: Column of each final observation, [F] int64.
         actors: Index of the actor of each column, [n] int64.
         versions: Version of the policy that chose each column's actions, [n] int64.
         returns: Undiscounted returns of the episodes that ended in the batch, [E] float32, counted
-            from their first step, whichever batch that was in.
+            from their first step, even if it was in an earlier batch.
         lengths: Their steps, [E] int32.
-        round: Number of the round, from 0; of a stream's fragments, too.
-        num_launched: Actors that were launched; those that did not answer have no columns.
-        environment: What observations and actions look like.
-        policy: The policy that chose the actions, as it was published.
+        round: Number of the round, from 0; also for a stream's fragments.
+        num_launched: Number of launched actors; lost actors have no columns.
+        environment: Form of observations and actions.
+        policy: The published policy that chose the actions.
         bill: Returns the round's bill; see `cost_usd`.
     """
 
@@ -116,12 +116,12 @@ class Batch:
         return self.bill()
 
     def torch(self, device: object = "cpu") -> "Columns[Tensor]":
-        """Return all but what is told of columns and episodes as tensors on a device, copied.
+        """Return the arrays of steps and of final observations as tensors on a device, copied.
 
         They have the same names and shapes: `batch.torch("cuda").observations`.
 
         Args:
-            device: As torch has it, `cuda` for example.
+            device: A torch device, for example `cuda`.
 
         Raises:
             ImportError: torch is not installed.
@@ -132,7 +132,7 @@ class Batch:
         return arrays.mapped(lambda array: torch.tensor(array, device=device))  # type: ignore[arg-type]
 
     def flat(self) -> Columns[Array]:
-        """Return the steps in one axis of `T * n`, time first: step `t` of column `i` is `t n + i`.
+        """Return the steps on one axis of `T * n`, time first: step `t` of column `i` is `t n + i`.
 
         They have the same names: `batch.flat().rewards` # [T * n].
         """
@@ -142,7 +142,7 @@ class Batch:
         return Columns(**{name: getattr(self, name) for name in names})
 
     def episodes(self) -> list[EpisodePart]:
-        """Return the parts of episodes that lie in the batch, by column, then in order of time."""
+        """Return the parts of episodes in the batch, by column and then by time."""
         finals = {
             (int(column), int(step)): observation
             for column, step, observation in zip(
@@ -182,14 +182,14 @@ def batch_of(
     num_launched: int,
     bill: Callable[[], float | None],
 ) -> Batch:
-    """Return what actors brought, a column for each of their environments, in the order given.
+    """Return actors' trajectories as a batch, with a column per environment, in the given order.
 
     Args:
         trajectories: At least one, all of one round.
-        environment: What observations and actions look like.
-        policy: What chose the actions.
+        environment: Form of observations and actions.
+        policy: The policy that chose the actions.
         num_launched: Actors of the round.
-        bill: Returns what the round was billed, once that is known.
+        bill: Returns the round's bill, once known.
     """
     whole = side_by_side(trajectories)
     t, b = whole.final_rows

@@ -1,6 +1,6 @@
 """The connections of an `ActorPool`: the API, its job's lease, and the trajectory cache.
 
-A program of one's own needs no simulator and no learner here: with `api_url`, neither Gymnasium nor
+The user's program needs no simulator and no learner here: with `api_url`, neither Gymnasium nor
 torch is imported.
 """
 
@@ -37,7 +37,7 @@ from shared.contracts.leases import Lease
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE_S = 60.0
-"""How long an API that is away is called again."""
+"""How long calls to an unreachable API are retried."""
 _LEASE_WAIT_S = 10.0
 _OPEN: tuple[JobStatus, ...] = ("queued", "running")
 
@@ -56,7 +56,7 @@ class Connection:
     cache: TrajectoryCache
     job: Job
     own: OwnRollouts | None = None
-    """Actors on the program's own cores; None without any."""
+    """Actors on the program's own cores; None without own actors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def connected(
     processes: int | None,
     environment_packages: Sequence[str] | None,
 ) -> Iterator[Connection]:
-    """Submit a pool's job and lease it, on a local system that is started if none is named.
+    """Submit a pool's job and lease it; without a named API, start a local system.
 
     Raises:
         CommandError: The API or the cache cannot be reached, or the job was refused.
@@ -123,15 +123,15 @@ def _scaler(address: _Address) -> ScalerClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CacheDoor:
-    """How the cache is entered from here."""
+    """Address and credentials of the cache."""
 
     settings: CacheSettings
     sign: Callable[[], AwsCredentials] | None
-    """Returns AWS credentials, where an IAM password is signed with them."""
+    """Returns AWS credentials, which sign an IAM password; None without one."""
 
     @classmethod
     def of(cls, lease: Lease) -> Self:
-        """Return how a job's cache is entered.
+        """Return the address and credentials of a job's cache.
 
         Raises:
             CommandError: The settings are wrong.
@@ -157,7 +157,7 @@ class _CacheDoor:
         return TrajectoryCache(self.settings.cache_url.get_secret_value(), credentials=credentials)
 
     def opened(self) -> TrajectoryCache:
-        """Return a client of the cache, which has answered.
+        """Return a client of the cache after it has answered.
 
         Raises:
             CommandError: It cannot be reached from here.
@@ -209,8 +209,8 @@ def _require_no_local_options(processes: object, packages: object) -> None:
 def _local(
     spec: JobSpec, runs_dir: Path, *, processes: int | None, packages: Sequence[str] | None
 ) -> Iterator[_Address]:
-    """Use `nitro up` on the folder, or start cache, emulator and scaler for as long as needed."""
-    # Imported here: a program that names an API needs none of it.
+    """Use the folder's `nitro up`, or start cache, emulator and scaler for the block."""
+    # Imported here: a program with an API's address does not need it.
     from nitro.local.own_environments import actor_variables, require_registered
     from nitro.local.state_folder import StateFolder
     from nitro.local.system import LocalSystem
@@ -234,11 +234,11 @@ def _local(
     with system:
         _end_left_over(system.api_url, system.token)
         yield _Address(url=system.api_url, token=system.token, variables=variables)
-        system.close(at_once=True)  # the job has ended: there is nothing to hand back
+        system.close(at_once=True)  # the job has ended: there is no lease to return
 
 
 def _end_left_over(url: str, token: str) -> None:
-    """Stop external jobs of a program that was killed together with its local system."""
+    """Stop external jobs of a program that was killed with its local system."""
     with NitroClient(url, token) as client:
         left = [job for status in _OPEN for job in client.every_job(status=status)]
         for job in left:

@@ -40,19 +40,19 @@ def measure_curvature(
 
     Args:
         module: The policy after the update, as `ActorPool.collect` takes it.
-        batch: What the update learned from.
-        advantages: Of each step, [T, n], an array or a tensor. Default: the discounted rewards to
-            come in the fragment, less their mean at each step.
+        batch: The batch of the update.
+        advantages: Of each step, [T, n], an array or a tensor. Default: the discounted
+            rewards-to-go in the fragment, minus their mean at each step.
         policy_map: Where the policy is in the module, as for `ActorPool`.
-        detector: How many samples and products to spend; default: as in a job.
+        detector: Numbers of samples and of products; default: as in a job.
 
     Returns:
-        `lambda_max`, `lambda_min` and `residual`; `gradient_noise`, between 16 actors at most; and
-        `fragment_noise`, of the policy that the batch was collected with, in the plain norm, which
-        the policy `marginal` goes by. None where nothing is finite, or all advantages are 0.
+        `lambda_max`, `lambda_min` and `residual`; `gradient_noise` between at most 16 actors; and
+        `fragment_noise` at the policy that collected the batch, in the plain norm, for the scaling
+        policy `marginal`. None if a value is not finite, or all advantages are 0.
 
     Raises:
-        PolicyNotSupportedError: The policy is none that actors can run.
+        PolicyNotSupportedError: Actors cannot run the policy.
         CommandError: The advantages have another shape.
     """
     environment = batch.environment
@@ -65,7 +65,7 @@ def measure_curvature(
 
 
 def _network(policy: Policy, environment: EnvironmentSpec) -> PolicyAlone:
-    spec = policy.numpy(environment).spec  # refuses what does not fit
+    spec = policy.numpy(environment).spec  # refuses a policy that does not fit
     arrays, _ = policy.payload(environment)
     if policy.graph is not None:
         return ModuleAlone(spec, arrays, policy.graph.module)
@@ -73,7 +73,7 @@ def _network(policy: Policy, environment: EnvironmentSpec) -> PolicyAlone:
 
 
 def _samples(batch: Batch, advantages: Array, before: PolicyAlone) -> Columns[Tensor]:
-    """Return a batch's samples as a detector takes them: one column after the other."""
+    """Return a batch's samples for the detector, column after column."""
     seen = batch.policy.seen(batch.observations, batch.environment)
     observation, action, log_prob, advantage = (
         _by_column(each) for each in (seen, batch.actions, batch.log_probs, advantages)
@@ -88,12 +88,12 @@ def _samples(batch: Batch, advantages: Array, before: PolicyAlone) -> Columns[Te
         log_prob=log_prob,
         outputs=before.policy_outputs(observation).detach(),
         behaviour_log_prob=log_prob,
-        # An actor's result is one fragment, however many environments it has: so actors are priced.
+        # An actor's result counts as one fragment, for any number of environments, like in prices.
     ).of_trajectories(len(np.unique(batch.actors)))
 
 
 def _by_column(array: Array) -> Tensor:
-    """Return steps [T, n, ...] as samples # [N, ...], those of one column after the other."""
+    """Return steps [T, n, ...] as samples # [N, ...], column after column."""
     turned = np.swapaxes(array, 0, 1)
     return torch.tensor(np.ascontiguousarray(turned).reshape(-1, *array.shape[2:]))
 
@@ -113,7 +113,7 @@ def _advantages(batch: Batch, given: Any) -> Array:
 
 
 def _rewards_to_come(batch: Batch) -> Array:
-    """Return the discounted rewards to come, less their mean at each step."""
+    """Return the discounted rewards-to-go, minus their mean at each step."""
     to_come = np.zeros_like(batch.rewards)
     following = np.zeros_like(batch.rewards[0])
     for t in reversed(range(len(to_come))):

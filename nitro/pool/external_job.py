@@ -1,4 +1,4 @@
-"""The job behind an `ActorPool`: `learner: external`, which nobody trains but the pool's owner."""
+"""The job of an `ActorPool`: `learner: external`, trained by the user's program."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,11 +22,11 @@ _SAID_OTHERWISE = {
     "evaluation": "evaluate_every and evaluation_episodes",
     "episodes": "horizon",
 }
-"""Fields of a job that a pool has arguments for."""
+"""Fields of a job with an argument in the pool."""
 _OF_A_LEARNER = ("algorithm", "learner")
 _POLICY: TypeAdapter[ScalingPolicy] = TypeAdapter(KnownScaling)
 _EVERY_ROUNDS = 5
-"""Rounds between two evaluations of a job with a target, where nobody says."""
+"""Default number of rounds between evaluations for a job with a target."""
 
 
 def external_spec(
@@ -84,7 +84,7 @@ def external_spec(
     try:
         if fewest < most:
             return JobSpec.model_validate(said)
-        if policy is not None:  # it has nothing to decide, and may be wrong all the same
+        if policy is not None:  # it decides nothing here, but may still be wrong
             _POLICY.validate_python(said["scaling"])
         return JobSpec.model_validate(said | fixed)
     except ValidationError as error:
@@ -92,10 +92,10 @@ def external_spec(
 
 
 def _require_others(fields: Mapping[str, Any]) -> None:
-    """Make sure that these are none of the fields that a pool sets itself.
+    """Refuse fields that a pool sets itself.
 
     Raises:
-        CommandError: One is; names what to use.
+        CommandError: The pool sets a field; names the argument to use.
     """
     for name in fields:
         if name in _SAID_OTHERWISE:
@@ -105,10 +105,10 @@ def _require_others(fields: Mapping[str, Any]) -> None:
 
 
 def require_counts(counts: Mapping[str, object]) -> None:
-    """Make sure that these are whole numbers from 1.
+    """Require positive integers.
 
     Raises:
-        CommandError: One is not; names it.
+        CommandError: A count is not; names it.
     """
     for name, value in counts.items():
         if type(value) is not int or value < 1:
@@ -116,7 +116,7 @@ def require_counts(counts: Mapping[str, object]) -> None:
 
 
 def require_range(actors: object) -> None:
-    """Make sure that this is a number of actors, or the fewest and the most.
+    """Require a number of actors, or a pair of the fewest and the most.
 
     Raises:
         CommandError: It is neither.
@@ -129,10 +129,10 @@ def require_range(actors: object) -> None:
 
 
 def require_within(actors: object, spec: JobSpec) -> None:
-    """Make sure that a round may have so many actors; None leaves it to the scaling policy.
+    """Require a number in the pool's range; None leaves it to the scaling policy.
 
     Raises:
-        CommandError: It is outside of the pool's range.
+        CommandError: The number is outside the pool's range.
     """
     fewest, most = spec.actors.min, spec.actors.max
     if actors is not None and not (type(actors) is int and fewest <= actors <= most):

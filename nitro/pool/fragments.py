@@ -1,4 +1,4 @@
-"""Several rounds open at a time: fragments one by one, as they arrive, each with its version.
+"""Several open rounds at a time: fragments as they arrive, each with its policy's version.
 
     open rounds 0 .. m-1 ──▶ hand over whatever arrives ◀────────────────────────────┐
                                    │ the oldest round, k, is over                     │
@@ -28,11 +28,11 @@ class OverlappingFragments:
         self._clock = RoundClock()
         self._window = calls.rounds.window()
         self._policies: dict[int, Policy] = {}
-        """Of open rounds, by version."""
+        """Policies of open rounds, by version."""
         self._previous: RoundResult | None = None
         self._empty_rounds = 0
         self.policy_version = -1
-        """The newest that was published."""
+        """The newest published version."""
 
     @property
     def has_begun(self) -> bool:
@@ -42,15 +42,15 @@ class OverlappingFragments:
     def fragments(
         self, policy: Callable[[], Policy], *, most_rounds: int | None
     ) -> Iterator[Batch]:
-        """Yield fragments in the order they arrive, until the job ends or all rounds are over.
+        """Yield fragments in order of arrival, until the job ends or all rounds are over.
 
         Args:
-            policy: Returns the newest policy, whenever a round is opened.
-            most_rounds: How many rounds are opened at most; None leaves it to the job.
+            policy: Returns the current policy; called for each new round.
+            most_rounds: Most rounds to open; None leaves it to the job.
 
         Raises:
             PoolStopped: The lease was lost.
-            RoundLostError: Nothing came of several rounds in a row.
+            RoundLostError: Several consecutive rounds got no trajectory.
         """
         calls, last = self._calls, most_rounds
         calls.require_open()
@@ -72,7 +72,7 @@ class OverlappingFragments:
         return any(self._window) and self._window.oldest.plan.stop is None
 
     def _open(self, index: int, policy: Policy) -> None:
-        """Publish the policy as a version of its own, and ask for a round with it."""
+        """Publish the policy as a new version, and request a round with it."""
         calls, previous = self._calls, self._previous
         if previous is not None and previous.round != index - calls.spec.open_rounds:
             previous = None
@@ -84,7 +84,7 @@ class OverlappingFragments:
         self._clock.lap("plan_s")
 
     def _of_the_oldest(self) -> Iterator[Batch]:
-        """Yield what arrives, of whichever round, until the oldest is over."""
+        """Yield arrivals of all open rounds until the oldest is over."""
         oldest = self._window.oldest
         for arrived in self._calls.rounds.arrivals(self._window, waits=lambda: True):
             yield from self._handed_over(arrived)
@@ -106,7 +106,7 @@ class OverlappingFragments:
             self._clock.lap("update_s")
 
     def _close_oldest(self) -> int:
-        """Close the oldest round, with its result; return its number."""
+        """Close the oldest round and record its result; return its number."""
         closed, calls = self._window.close_oldest(), self._calls
         job_id, rounds, plan = calls.job.job_id, calls.rounds, closed.plan
         evaluation = closed.evaluation()

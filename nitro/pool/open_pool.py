@@ -1,4 +1,4 @@
-"""A pool whose block was entered: its job, what makes its rounds, and how the job ends."""
+"""An open pool: its job, the loop of its rounds, and the job's end."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,7 +20,7 @@ _LONGEST_ERROR = 4000
 
 
 class OpenPool:
-    """The job of a pool and its rounds; it can still be asked when the job has ended."""
+    """A pool's job and its rounds; still readable after the job's end."""
 
     def __init__(self, connection: Connection) -> None:
         self._to = connection
@@ -28,10 +28,10 @@ class OpenPool:
         self.rounds = SyncRounds(self.calls)
         self.fragments = OverlappingFragments(self.calls)
         self.is_complete = False
-        """Whether the program made all rounds that it wanted."""
+        """Whether the program finished all its rounds."""
         self._is_over = False
         self._known_usd = 0.0
-        """The job's bill at the last request for it."""
+        """The job's bill at the last request."""
 
     @property
     def job_id(self) -> str:
@@ -40,27 +40,27 @@ class OpenPool:
 
     @property
     def cost_usd(self) -> float:
-        """The job's bill so far; after its end, in all, or as last known."""
+        """The job's bill so far; after its end the final bill, or the last known one."""
         if not self._is_over:
             self._known_usd = self._to.client.cost(self.job_id).settled_usd
         return max(self._known_usd, self.calls.spent_usd)
 
     def stopped_by(self, error: BaseException | None) -> PoolStopped | None:
-        """Return the error if it says that this pool's rounds are over, and not another's."""
+        """Return the error if it is the end of this pool's rounds, not of another's."""
         if isinstance(error, PoolStopped) and error.job_id == self.job_id:
             return error
         return None
 
     def finish(self, error: BaseException | None, *, newest: Callable[[], Policy | None]) -> None:
-        """Tell the scaler what came of the last round, that the job has ended, and why.
+        """Report the last round's result, and the job's end with its reason, to the scaler.
 
         Args:
-            error: What ended the block, if anything did.
-            newest: Returns the policy that the program has by now.
+            error: The error that ended the block, if any.
+            newest: Returns the program's current policy.
 
         Raises:
-            CommandError: The last round cannot be ended or the scaler not be told, and nothing
-                else went wrong.
+            CommandError: The last round cannot be ended, or the scaler cannot be reached, and there
+                is no other error.
         """
         stopped = self.stopped_by(error)
         if stopped is not None:
@@ -69,10 +69,10 @@ class OpenPool:
         if error is None and stopped is None:
             failure = self._end_rounds(newest)
         try:
-            if not self._to.lease.lost:  # then the scaler has ended the job, or will
+            if not self._to.lease.lost:  # otherwise the scaler ends the job itself
                 self._tell_end(error or failure)
         except CommandError:
-            # The lease runs out by itself, and the scaler ends the job.
+            # The lease expires, and then the scaler ends the job.
             if error is None:
                 raise
         finally:
@@ -86,7 +86,7 @@ class OpenPool:
         """End the round whose batch the program has, with the final evaluation.
 
         Returns:
-            What went wrong, if anything did.
+            The error, if there was one.
         """
         if not self.rounds.is_open or self.calls.stop is not None or self._to.lease.lost:
             return None
@@ -121,7 +121,7 @@ class OpenPool:
 def _outcome(
     error: BaseException | None, stop: StopReason | None, *, is_complete: bool
 ) -> tuple[Any, StopReason]:
-    # Another pool's end is none of this one's errors.
+    # The end of another pool is not an error of this one.
     quiet = KeyboardInterrupt | GeneratorExit | PoolStopped
     leaves = isinstance(error, SystemExit) and not error.code
     if error is not None and not leaves and not isinstance(error, quiet):

@@ -1,4 +1,4 @@
-"""The ONNX graph of a network that the program wrote itself; only this needs torch."""
+"""The ONNX graph of a custom network; only this module needs torch."""
 
 import copy
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def graph_of(
     parts: "Sequence[nn.Module]", observation_shape: tuple[int, ...], *, is_image: bool
 ) -> OwnGraph:
-    """Return the graph of modules one after the other, from observations to outputs.
+    """Return the graph of modules in sequence, from observations to outputs.
 
     Raises:
-        PolicyError: They make no graph that does the same, or a package is missing.
+        PolicyError: No equivalent graph can be exported, or a package is missing.
     """
     from torch import nn
 

@@ -1,15 +1,15 @@
-"""A policy as actors run it: dense layers or an ONNX graph, and an action distribution.
+"""A policy in the actors' form: dense layers or an ONNX graph, and an action distribution.
 
-Actors carry no torch, so a policy travels as named arrays (`shared.policy.numpy_policy`). What can
-be such a policy: linear layers with tanh or ReLU between them, over vectors, or the ONNX graph of a
-module of one's own, over vectors or images, with
+Actors have no torch, so a policy is sent as named arrays (`shared.policy.numpy_policy`). Its
+network is either linear layers with tanh or ReLU between them, over vectors, or the ONNX graph of a
+custom module, over vectors or images, with
 
 | actions | network outputs | distribution |
 |---|---|---|
-| continuous, A numbers | A, beside a free `log_std` | Gaussian with a deviation of its own |
-| continuous, A numbers | 2A: means, then log-standard deviations | Gaussian by the state |
+| continuous, A numbers | A, besides a free `log_std` | Gaussian, state-independent deviation |
+| continuous, A numbers | 2A: means, then log-standard deviations | Gaussian, state-dependent |
 | one of n | n logits | categorical |
-| several choices | their logits side by side | a categorical each |
+| several choices | their logits, concatenated | a categorical each |
 
 Legend: `F` observation size, `A` action size, `H` network outputs.
 """
@@ -40,41 +40,41 @@ SUPPORTED = (
     "supported are linear layers with tanh or ReLU between them and nothing after the last one, "
     "over vectors, with Gaussian or categorical actions"
 )
-"""Policies that are no graphs, in words."""
+"""Description of policies without a graph."""
 
 
 class PolicyNotSupportedError(CommandError):
-    """A module or its weights are no policy that actors can run; names what, and what can be."""
+    """Actors cannot run a module or weights as a policy; names the reason and the alternatives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnGraph:
-    """A network of one's own: from `observation` [N, *obs] to `outputs` [N, H], both float32."""
+    """A custom network: from `observation` [N, *obs] to `outputs` [N, H], both float32."""
 
     block: Graph
     onnx: bytes
     module: Any
-    """The same, in torch and on the CPU, for whatever differentiates it."""
+    """The same in torch on the CPU, for differentiation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Policy:
-    """Weights of one policy, copied: what happens to a module later does not show.
+    """Weights of one policy, copied: later changes of a module have no effect.
 
     Attributes:
         weights: Of each linear layer [out, in] float32, as torch lays them out.
         biases: Of each linear layer [out] float32.
         graph: A whole network in place of layers, as ONNX.
-        log_std: Free log-standard deviations [A] float32; None for discrete actions, and where the
-            network gives them.
+        log_std: Free log-standard deviations [A] float32; None for discrete actions, or if the
+            network outputs them.
         activation: Between layers: `tanh` or `relu`.
-        action_mapping: How continuous actions reach the environment's bounds. `clip`: they are
-            clipped. `rescale`: [-1, 1] is mapped onto the bounds first. Batches always hold the
-            action before this, to which its log-probability belongs.
+        action_mapping: Mapping of continuous actions to the environment's bounds. `clip`: they are
+            clipped. `rescale`: [-1, 1] is mapped onto the bounds first. Batches always have the
+            action before this mapping, to which its log-probability belongs.
         observation_mean: Subtracted from observations [F] float32; None leaves them as they are.
-        observation_scale: What they are then multiplied with [F] float32, above 0: one over the
-            standard deviation.
-        observation_clip: What they are then clipped to, in [-clip, clip].
+        observation_scale: Factor after the subtraction [F] float32, above 0: one over the standard
+            deviation.
+        observation_clip: Bound after scaling: values are clipped to [-clip, clip].
     """
 
     weights: tuple[Float32, ...] = ()
@@ -91,7 +91,7 @@ class Policy:
         """Copy the arrays.
 
         Raises:
-            PolicyNotSupportedError: A mean is given without a scale, or the other way round.
+            PolicyNotSupportedError: A mean is given without a scale, or vice versa.
         """
         if (self.observation_mean is None) != (self.observation_scale is None):
             raise PolicyNotSupportedError(
@@ -106,7 +106,7 @@ class Policy:
                 object.__setattr__(self, name, np.array(given, np.float32))
 
     def numpy(self, environment: EnvironmentSpec) -> NumpyPolicy:
-        """Return the policy as actors run it in an environment: `act`, `sample`, `log_prob`.
+        """Return the policy as in actors of an environment, with `act`, `sample` and `log_prob`.
 
         Raises:
             PolicyNotSupportedError: It does not fit the environment, or is not finite.
@@ -124,7 +124,7 @@ class Policy:
         return policy
 
     def encoded(self, environment: EnvironmentSpec) -> bytes:
-        """Return the policy as actors fetch it.
+        """Return the policy's bytes for actors.
 
         Raises:
             PolicyNotSupportedError: It does not fit the environment, or is not finite.
@@ -133,7 +133,7 @@ class Policy:
         return codec.encode(*self.payload(environment))
 
     def seen(self, observations: NDArray[Any], environment: EnvironmentSpec) -> NDArray[Any]:
-        """Return observations [..., F] as the network sees them: normalised, if the policy does."""
+        """Return the network's input for observations [..., F], normalised if the policy does."""
         scale = self.numpy(environment).observation_scale
         if scale is None:
             return observations
@@ -143,7 +143,7 @@ class Policy:
     def payload(
         self, environment: EnvironmentSpec
     ) -> tuple[dict[str, codec.Array], dict[str, str]]:
-        """Return the arrays and metadata that actors load, see `shared.policy.spec`.
+        """Return the arrays and metadata for actors (see `shared.policy.spec`).
 
         Raises:
             PolicyNotSupportedError: It does not fit the environment.
@@ -188,7 +188,7 @@ class Policy:
         return self.weights[-1].shape[0] if self.weights else 0
 
     def _head(self, action: ActionSpec) -> dict[str, str]:
-        """Return what the outputs are, given the environment's actions."""
+        """Return the metadata of the outputs, given the environment's actions."""
         outputs = self._num_outputs
         if isinstance(action, ContinuousActionSpec):
             return self._gaussian(len(action.low), outputs)

@@ -1,7 +1,7 @@
-"""Where the policy is among a module's weights, by name: from torch modules and arrays to `Policy`.
+"""Finds the policy among a module's weights by name: torch modules and arrays to `Policy`.
 
-A map names the policy's layers in order. `"actor"` may name one linear layer, or a `Sequential` of
-several; `"actor_mean|actor"` takes the first that is there. Maps of other libraries are ready:
+A map names the policy's layers in order. `"actor"` may name a linear layer or a `Sequential`;
+`"actor_mean|actor"` selects the first existing name. There are maps for other libraries:
 
 | map | of | layers | log_std |
 |---|---|---|---|
@@ -10,9 +10,9 @@ several; `"actor_mean|actor"` takes the first that is there. Maps of other libra
 | `sb3` | Stable-Baselines3's `MlpPolicy` | `mlp_extractor.policy_net`, `action_net` | `log_std` |
 | `rllib` | RLlib's default model | `encoder.actor_encoder.net.mlp`, `pi.net.mlp` | `pi.log_std` |
 
-A torch module says itself what lies between its layers. Of a dictionary of arrays the map says it.
-Where the named parts are no such layers, their composition becomes an ONNX graph: for that the
-packages onnx and onnxruntime are needed.
+A torch module contains its activations; for a dictionary of arrays the map names them. If the named
+parts are other layers, their composition becomes an ONNX graph, which needs the packages onnx and
+onnxruntime.
 """
 
 import re
@@ -38,12 +38,13 @@ class PolicyMap:
     """Names of a policy's parts among the weights of a module, or in a dictionary of arrays.
 
     Attributes:
-        layers: Names of linear layers, or of a `Sequential` of them, in order. `a|b` takes `a`, or
-            else `b`. The empty name is the module itself.
-        log_std: Name of the free log-standard deviations, of A numbers in any shape; left out where
-            there are none.
-        activation: What lies between the layers, for a dictionary of arrays.
-        action_mapping: How continuous actions reach the environment's bounds: `clip` or `rescale`.
+        layers: Names of linear layers, or of a `Sequential` of them, in order. `a|b` selects `a`,
+            or else `b`. The empty name is the module itself.
+        log_std: Name of the free log-standard deviations, A numbers in any shape; omitted if there
+            are none.
+        activation: Activation between the layers, for a dictionary of arrays.
+        action_mapping: Mapping of continuous actions to the environment's bounds: `clip` or
+            `rescale`.
     """
 
     layers: tuple[str, ...]
@@ -69,10 +70,10 @@ Module = Any
 
 
 def named_map(policy_map: PolicyMap | str | None) -> PolicyMap:
-    """Return a map by its name; None is `sequential`.
+    """Return a map by its name; None means `sequential`.
 
     Raises:
-        PolicyNotSupportedError: There is none of that name.
+        PolicyNotSupportedError: There is no such map.
     """
     if isinstance(policy_map, PolicyMap):
         return policy_map
@@ -91,18 +92,18 @@ def policy_of(
     *,
     environment: EnvironmentSpec | None = None,
 ) -> Policy:
-    """Return the policy that a module or its weights hold, copied.
+    """Return a copy of the policy in a module or its weights.
 
     Args:
         module: A torch module, a mapping of names to arrays or tensors (such as a `state_dict`), or
             a `Policy`, which is returned as it is.
-        policy_map: Where the policy is in it: a map, or the name of a ready one. Default:
+        policy_map: Where the policy is in it: a map, or the name of a predefined one. Default:
             `sequential`, for an `nn.Sequential` and its `state_dict`.
-        environment: What a module of other layers observes; without it only layers that NumPy
-            runs make a policy.
+        environment: The environment of a module with other layers; None allows only layers that
+            NumPy runs.
 
     Raises:
-        PolicyNotSupportedError: A name is missing, or a part is none that actors can run.
+        PolicyNotSupportedError: A name is missing, or actors cannot run a part.
     """
     if isinstance(module, Policy):
         return module
@@ -126,7 +127,7 @@ def policy_of(
 
 
 def _require_no_memory(module: "nn.Module") -> None:
-    """Refuse a module with recurrent layers, wherever they are: a map may not name them."""
+    """Refuse a module with any recurrent layers: a map may not name them."""
     for name, layer in module.named_modules():
         if any(kind.__name__ in ("RNNBase", "RNNCellBase") for kind in type(layer).__mro__):
             raise PolicyNotSupportedError(
@@ -136,7 +137,7 @@ def _require_no_memory(module: "nn.Module") -> None:
 
 
 def _graph_policy(module: "nn.Module", chosen: PolicyMap, environment: EnvironmentSpec) -> Policy:
-    """Return the policy of a module's named parts, whatever they are, one after the other."""
+    """Return the policy of a module's named parts of any kind, in sequence."""
     observation = environment.observation
     parts = [_place(module, wanted)[1] for wanted in chosen.layers]
     try:
@@ -167,13 +168,13 @@ def _policy(state: Mapping[str, Any], chosen: PolicyMap) -> Policy:
 
 
 def _log_std(state: Mapping[str, Any], chosen: PolicyMap) -> Any:
-    """Return the free log-standard deviations [A]; None where there are none."""
+    """Return the free log-standard deviations [A]; None without any."""
     found = [name for name in (chosen.log_std or "").split("|") if name in state]
     return _array(state[found[0]]).reshape(-1) if found else None
 
 
 def _linear_names(state: Mapping[str, Any], wanted: str) -> list[str]:
-    """Return what the names of a place's linear layers begin with, in order."""
+    """Return the name prefixes of a place's linear layers, in order."""
     for place in wanted.split("|"):
         prefix = f"{place}." if place else ""
         if place and f"{prefix}weight" in state:
@@ -189,10 +190,10 @@ def _linear_names(state: Mapping[str, Any], wanted: str) -> list[str]:
 
 
 def _activation(parts: "Sequence[tuple[str, nn.Module]]") -> Activation:
-    """Return what lies between layers, given both by name.
+    """Return the activation between layers, given all parts by name.
 
     Raises:
-        PolicyNotSupportedError: They are not linear layers with all the same between them.
+        PolicyNotSupportedError: The parts are not linear layers with the same activation.
     """
     kinds = [type(part).__name__ for _, part in parts]
     between: set[Activation] = set()
@@ -213,7 +214,7 @@ def _activation(parts: "Sequence[tuple[str, nn.Module]]") -> Activation:
 
 
 def _parts(module: "nn.Module", wanted: str) -> "Iterator[tuple[str, nn.Module]]":
-    """Yield a place's layers, and what lies between them, by name."""
+    """Yield a place's layers and activations by name."""
     place, found = _place(module, wanted)
     if type(found).__name__ == "Sequential":
         for name, part in found.named_children():
@@ -223,7 +224,7 @@ def _parts(module: "nn.Module", wanted: str) -> "Iterator[tuple[str, nn.Module]]
 
 
 def _place(module: "nn.Module", wanted: str) -> "tuple[str, nn.Module]":
-    """Return the first of a place's names that the module has, and what is there."""
+    """Return the first of a place's names that the module has, with its submodule."""
     for place in wanted.split("|"):
         try:
             return place, module.get_submodule(place)

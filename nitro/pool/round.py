@@ -9,10 +9,10 @@ class Round:
 
     Attributes:
         number: From 0.
-        actors: How many the scaling policy asks for, as budget and concurrency allow.
-        reason: Why so many, in words.
-        boosting_score: The policy's score in [0, 1]; None where it has none.
-        spent_usd: What the job was billed before the round.
+        actors: Number of actors by the scaling policy, within budget and concurrency.
+        reason: Reason for the number, in words.
+        boosting_score: The policy's score in [0, 1]; None without one.
+        spent_usd: The job's bill before the round.
     """
 
     def __init__(self, plan: RoundPlan, bills: Bills) -> None:

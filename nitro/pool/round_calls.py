@@ -1,4 +1,4 @@
-"""A pool's calls for any round, and its notes: reports, bills, evaluations, and why rounds end."""
+"""A pool's calls for a round, and its state: reports, bills, evaluations, stop reason."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,10 +41,10 @@ _STATS = TypeAdapter(dict[Identifier, Number])
 
 
 def checked_stats(stats: Mapping[str, float]) -> dict[str, float]:
-    """Return scalars as a round's result can have them.
+    """Return scalars in the form of a round's result.
 
     Raises:
-        CommandError: One cannot be there; names it.
+        CommandError: A scalar is invalid; names it.
     """
     numbers = {}
     for name, value in stats.items():
@@ -59,7 +59,7 @@ def checked_stats(stats: Mapping[str, float]) -> dict[str, float]:
 
 
 class Bills:
-    """The bill of each round, as later plans report it."""
+    """The bill of each round, from later plans."""
 
     def __init__(self) -> None:
         self._usd: dict[int, float] = {}
@@ -67,13 +67,13 @@ class Bills:
         self._settled_rounds = 0
 
     def add(self, plan: RoundPlan, ledger: Callable[[], Sequence[LedgerLine]]) -> None:
-        """Take in the lines of the ledger that come with a plan, also with one that came before.
+        """Add a plan's ledger lines; a repeated plan changes nothing.
 
-        A round's lines may come with several plans: it is billed attempt by attempt.
+        A round is billed by attempt, so its lines may come with several plans.
 
         Args:
             plan: The scaler's answer.
-            ledger: Returns all lines, for when a plan before this one did not arrive.
+            ledger: Returns all lines, in case an earlier plan did not arrive.
         """
         lines = plan.lines_behind(self._num_lines)
         if plan.settled_from > self._num_lines:
@@ -84,16 +84,16 @@ class Bills:
         self._settled_rounds = max(self._settled_rounds, plan.settled_rounds)
 
     def of(self, round_index: int) -> Callable[[], float | None]:
-        """Return what tells the bill of a round; None while it is not final."""
+        """Return a function that returns a round's bill, or None while it is not final."""
         return lambda: self._usd.get(round_index) if round_index < self._settled_rounds else None
 
 
 _REOPENINGS = 1
-"""How often a round that brought too little is launched again."""
+"""Most relaunches of a round with too few trajectories."""
 
 
 class RoundCalls:
-    """The calls of one pool, and what they leave for later ones; use it from one thread."""
+    """The calls of one pool, and their state; use it from one thread."""
 
     def __init__(self, connection: Connection) -> None:
         self.job = connection.job
@@ -114,39 +114,39 @@ class RoundCalls:
         self.report = Report()
         self.evaluations: list[EvaluationResult] = []
         self.final_evaluation: EvaluationResult | None = None
-        """Of the policy that the job's last plan was asked for with."""
+        """Evaluation of the policy in the request for the job's last plan."""
         self.stop: StopReason | None = None
-        """Why the rounds are over; None as long as they go on."""
+        """Why the rounds are over; None until then."""
         self.spent_usd = 0.0
-        """The job's bill, as the latest plan reports it."""
+        """The job's bill in the latest plan."""
         self._scaler = connection.scaler
         self._client = connection.client
 
     def require_open(self) -> None:
-        """Make sure that there may be another round.
+        """Check that there may be another round.
 
         Raises:
-            PoolStopped: The job has ended, or is not held any more.
+            PoolStopped: The job has ended, or its lease is lost.
         """
         if self.stop is not None:
             raise self.stopped(self.stop, "the pool's rounds are over")
         self.require_held()
 
     def require_held(self) -> None:
-        """Make sure that the job is held.
+        """Check that the lease is held.
 
         Raises:
-            PoolStopped: It is not any more: it has ended, or nothing was heard from here.
+            PoolStopped: It is lost: the job has ended, or heartbeats were missing.
         """
         if self.lease.lost:
             raise self._lost("the lease was lost")
 
     def stopped(self, reason: StopReason, why: str) -> PoolStopped:
-        """Return what ends the pool's block."""
+        """Return the exception that ends the pool's block."""
         return PoolStopped(reason, why, job_id=self.job.job_id)
 
     def _lost(self, why: str) -> CommandError:
-        """Return the same for a job that is not held any more, or the error that it failed with."""
+        """Return the same for a job with a lost lease, or the error of a failed job."""
         try:
             job = self._client.get(self.job.job_id)
         except CommandError:
@@ -157,7 +157,7 @@ class RoundCalls:
 
     @contextmanager
     def while_held(self) -> Iterator[None]:
-        """Raise what ends the pool's block in place of what says that the job is not held."""
+        """Turn the error of a lost lease into the exception that ends the pool's block."""
         try:
             yield
         except LeaseLostError as error:
@@ -167,7 +167,7 @@ class RoundCalls:
             raise self.stopped(left.stop or "client_gone", str(left)) from left
 
     def preview(self, index: int, previous: RoundResult | None) -> RoundPlan:
-        """Return what a round would be; nothing is launched."""
+        """Return the plan of a round without launching it."""
         self.require_open()
         request = self.rounds.with_offer(self._request(index, previous))
         with self.while_held():
@@ -181,12 +181,12 @@ class RoundCalls:
         num_actors: int | None = None,
         ends: StopReason | None = None,
     ) -> RoundPlan:
-        """Have a round launched; asked again, the scaler returns the same plan.
+        """Request a round; the scaler returns the same plan for a repeated request.
 
         Args:
-            index: The round, and the version of its policy, which is published by now.
-            previous: Result of the round that is over.
-            num_actors: In place of what the scaling policy decides.
+            index: The round, and the version of its published policy.
+            previous: Result of the finished round.
+            num_actors: Overrides the scaling policy's number.
             ends: Why the job ends with this plan.
         """
         more = {"num_actors": num_actors, "ends": ends}
@@ -195,18 +195,18 @@ class RoundCalls:
         return plan
 
     def evaluated(self, opened: OpenedRound) -> EvaluationResult | None:
-        """Wait for a round's evaluation episodes, and note their returns."""
+        """Wait for a round's evaluation episodes, and record their returns."""
         result = self.rounds.evaluated(opened)
         self.note(result)
         return result
 
     def note(self, evaluation: EvaluationResult | None) -> None:
-        """Note an evaluation, if there is one."""
+        """Record an evaluation, if there is one."""
         if evaluation is not None:
             self.evaluations.append(evaluation)
 
     def finish(self, plan: RoundPlan) -> None:
-        """Receive what the job's last plan launched: the final evaluation."""
+        """Collect the final evaluation, launched by the job's last plan."""
         opened = self.rounds.open(plan)
         self.final_evaluation = self.evaluated(opened)
         opened.collector.close()

@@ -1,12 +1,12 @@
-"""One round after the other: ask, publish the policy, collect, tell what came of it.
+"""Rounds in sequence: ask, publish the policy, collect, report the result.
 
     preview ──▶ publish policy v ──▶ ask (actors start) ──▶ collect ──▶ the user learns
        ▲                                                                     │
        └──────── result of the round: counts, returns, evaluation ◀──────────┘
 
-Each step is one of `JobRounds`, as in the learner's `SynchronousRounds`. The time between a
-batch and the next request is the user's. It is reported as the update's, which sets the price of a
-round and nothing else.
+Each step is one of `JobRounds`, as in the learner's `SynchronousRounds`. The time between a batch
+and the next request belongs to the user's loop. It is reported as the update's time, which affects
+only a round's price.
 """
 
 from nitro.pool.batch import Batch, batch_of
@@ -27,10 +27,10 @@ class SyncRounds:
         self._open: OpenedRound | None = None
         """The round whose batch the user has."""
         self._begun: Policy | None = None
-        """The policy of the round in flight, whose batch nobody has taken."""
+        """The policy of the round in flight, before its batch is returned."""
         self._previous: RoundResult | None = None
         self.next_round = 0
-        """Also the version of the policy that it is collected with."""
+        """Also the version of its policy."""
 
     @property
     def has_begun(self) -> bool:
@@ -39,27 +39,27 @@ class SyncRounds:
 
     @property
     def is_open(self) -> bool:
-        """Whether the user has a round's batch whose result nobody was told."""
+        """Whether the user has the batch of a round that is not reported yet."""
         return self._open is not None
 
     def preview(self) -> RoundPlan:
-        """Return what the next round would be, or why there is none; nothing is launched."""
+        """Return the next round's plan, or why there is none, without launching it."""
         self._end_round()
         return self._calls.preview(self.next_round, self._previous)
 
     def collect(self, policy: Policy, *, num_actors: int | None) -> Batch:
-        """Launch the next round with a policy and return what its actors brought.
+        """Launch the next round with a policy and return its batch.
 
-        A round that an error or Ctrl-C cut short is gone on with, with the policy it began with.
+        A round that an error or Ctrl-C interrupted is continued, with its original policy.
 
         Raises:
-            PoolStopped: There is no next round; says why.
-            RoundLostError: Too little came of the round.
+            PoolStopped: There is no next round; gives the reason.
+            RoundLostError: The round got too few trajectories.
         """
         calls = self._calls
         calls.require_open()
         if self._open is None:
-            self._clock = RoundClock()  # the user's own time before it is no round's
+            self._clock = RoundClock()  # the user's time before the first round does not count
         policy = self._begun or policy
         payload = policy.encoded(calls.environment)
         self._end_round()
@@ -88,9 +88,9 @@ class SyncRounds:
         return batch
 
     def end(self, policy: Policy | None, why: StopReason) -> None:
-        """Have the job's last plan made, with an evaluation of the policy if the job has any.
+        """Request the job's last plan, with a final evaluation if the job has evaluations.
 
-        Without a policy no round was collected, and nothing is asked for.
+        Without a policy no round was collected, and nothing is requested.
         """
         self._end_round()
         if policy is None:
@@ -105,7 +105,7 @@ class SyncRounds:
             calls.finish(plan)
 
     def _require_no_end(self, plan: RoundPlan) -> None:
-        """Raise `PoolStopped` where a plan ends the job, with the final evaluation noted."""
+        """Raise `PoolStopped` if a plan ends the job, after recording the final evaluation."""
         if plan.stop is not None:
             self._calls.finish(plan)
             raise self._calls.stopped(plan.stop, plan.reason)
@@ -117,7 +117,7 @@ class SyncRounds:
             cache.delete_policy(job_id, self.next_round - 1)
 
     def _end_round(self) -> None:
-        """Close the round whose batch the user has learned from; without effect if none is."""
+        """Close the round that the user has learned from; do nothing without one."""
         done, calls = self._open, self._calls
         if done is None:
             return

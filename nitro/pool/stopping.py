@@ -18,9 +18,9 @@ class PoolStopped(CommandError):  # noqa: N818 - not an error: the rounds are ov
     uncaught, it ends the pool's `with` block without an error.
 
     Attributes:
-        reason: Why, as the job has it: `budget`, `target_return`, `max_rounds`, `max_wall`, `user`
+        reason: The job's stop reason: `budget`, `target_return`, `max_rounds`, `max_wall`, `user`
             or `client_gone`.
-        job_id: Of the pool whose rounds are over.
+        job_id: The job of the pool.
     """
 
     def __init__(self, reason: StopReason, why: str, *, job_id: str) -> None:
@@ -29,13 +29,13 @@ class PoolStopped(CommandError):  # noqa: N818 - not an error: the rounds are ov
         self.job_id = job_id
         self._why = why
 
-    def __copy__(self) -> Self:  # RLlib's `train` raises a copy of what it is ended by
+    def __copy__(self) -> Self:  # RLlib's `train` raises a copy of the exception that ends it
         return type(self)(self.reason, self._why, job_id=self.job_id)
 
 
 @contextmanager
 def as_errors() -> Iterator[None]:
-    """Raise what went wrong with a round as an error that says what to do."""
+    """Turn the errors of a round into errors with advice."""
     try:
         yield
     except (RoundLostError, ScalerError, CacheError) as error:

@@ -1,4 +1,4 @@
-"""A tracker's metrics of a round and of a run. Pure: a run's record in, numbers out.
+"""A tracker's metrics of a round and of a run: pure functions of a run's record.
 
 Training returns (stochastic policy, fragments) and evaluation returns (deterministic policy, whole
 episodes) are different quantities and never share a name. Names are those of TensorBoard.
@@ -38,7 +38,7 @@ class TrackedRun:
 
 @dataclass(frozen=True, slots=True)
 class TrackedRound:
-    """A round that is over, or a plan that ended the job: a resume makes a round of its number."""
+    """A finished round, or a plan that ended the job; a resume replaces such a plan by a round."""
 
     index: int
     metrics: dict[str, float]
@@ -46,11 +46,11 @@ class TrackedRound:
 
 
 def round_metrics(line: RoundLine, *, env_steps: int) -> dict[str, float]:
-    """Return the numbers of a round; of a plan that ended the job, those of its evaluation.
+    """Return a round's numbers; for a plan that ended the job, the numbers of its evaluation.
 
     Args:
         line: The round.
-        env_steps: Environment steps up to its end.
+        env_steps: Environment steps up to the round's end.
     """
     plan, result, evaluation = line.plan, line.result, line.evaluation
     numbers: dict[str, float | None] = {
@@ -74,11 +74,11 @@ def round_metrics(line: RoundLine, *, env_steps: int) -> dict[str, float]:
 
 
 def tracked_rounds(lines: Sequence[RoundLine]) -> list[TrackedRound]:
-    """Return what is over of a run: its rounds, and the plans that ended it."""
+    """Return a run's finished rounds, and the plans that ended it."""
     rounds, env_steps = [], 0
     for line in lines:
         if line.result is None and line.plan.stop is None:
-            continue  # it is still being made
+            continue  # still in progress
         env_steps += 0 if line.result is None else line.result.env_steps
         metrics = round_metrics(line, env_steps=env_steps)
         is_ending = line.plan.stop is not None
@@ -87,7 +87,7 @@ def tracked_rounds(lines: Sequence[RoundLine]) -> list[TrackedRound]:
 
 
 def summary(job: Job, cost_usd: float) -> dict[str, JsonValue]:
-    """Return what a run came to."""
+    """Return a run's results."""
     return {
         "status": job.status,
         "stop_reason": job.stop_reason,

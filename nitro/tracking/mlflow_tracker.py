@@ -13,7 +13,7 @@ from nitro.tracking.metrics import TrackedRun
 _LOCAL = "sqlite:///mlflow.db"
 _TAG = "nitro.job"
 _LONGEST_VALUE = 6000
-"""Characters of a parameter that every server takes."""
+"""Most characters of a parameter that every server accepts."""
 _PARAMS_AT_ONCE = 100
 
 
@@ -33,7 +33,7 @@ class MlflowRun:
             self._run_id = found[0].info.run_id
             self._client.update_run(self._run_id, status="RUNNING")
             return
-        # As one value: a name may not hold all that a tag of ours may.
+        # As one value: MLflow's names allow fewer characters than our tags.
         tags = {_TAG: run.job_id} | ({"nitro.tags": " ".join(run.tags)} if run.tags else {})
         created = self._client.create_run(place, run_name=run.name, tags=tags)
         self._run_id = created.info.run_id
@@ -43,21 +43,21 @@ class MlflowRun:
 
     @property
     def last_round(self) -> int | None:
-        """The last round it has."""
-        # The plan that ended a job has no actors: a resume makes a round of its number.
+        """The last logged round."""
+        # The plan that ended a job has no actors, and a resume replaces it by a round.
         history = self._client.get_metric_history(self._run_id, "scaling/num_actors")
         return max((metric.step for metric in history), default=None)
 
     def log(self, round_index: int, metrics: Mapping[str, float]) -> None:
-        """Take a round."""
+        """Log a round."""
         now_ms = int(time.time() * 1000)
         batch = [Metric(name, value, now_ms, round_index) for name, value in metrics.items()]
         self._client.log_batch(self._run_id, metrics=batch)
 
     def finish(self, summary: Mapping[str, JsonValue]) -> None:
-        """Take what the run came to, and let go of it."""
+        """Log the run's results, and close it."""
         if not summary:
-            return  # it goes on
+            return  # the run continues
         tags = [RunTag(f"nitro.{name}", str(value)) for name, value in summary.items()]
         self._client.log_batch(self._run_id, tags=tags)
         status = "FAILED" if summary.get("status") == "failed" else "FINISHED"
@@ -65,5 +65,5 @@ class MlflowRun:
 
 
 def open_run(run: TrackedRun, *, project: str) -> MlflowRun:
-    """Return a job's run, an earlier one if there is any."""
+    """Return a job's run: the existing one, or else a new one."""
     return MlflowRun(run, project=project)

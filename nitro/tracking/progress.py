@@ -1,4 +1,4 @@
-"""Rounds that each tracker has received of a run, so that none is sent twice."""
+"""Records which rounds of a run each tracker has, so that none is sent twice."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -12,19 +12,19 @@ TrackerName = Literal["wandb", "mlflow", "trackio"]
 
 
 class ToldRounds:
-    """A small file for each run, tracker and project, in the folder of runs; a line a round.
+    """A file per run, tracker and project in the folder of runs, with a line per round.
 
-    A round is known by its number and by what the job had spent before it, which only grows: so a
-    round that was made again is another one, and so is the plan that ended a job at its number.
+    A round is identified by its number and the job's cost before it, which only grows. So a
+    repeated round differs from the first one, and from a plan with its number that ended the job.
     """
 
     def __init__(self, runs_dir: Path, job_id: str, tracker: str, project: str) -> None:
-        """Read what has been told.
+        """Read the rounds sent so far.
 
         Raises:
             CommandError: The file cannot be read.
         """
-        # A project's name may be longer than a file's, and hold slashes.
+        # A project's name may be too long for a file name, and contain slashes.
         digest = sha256(project.encode()).hexdigest()[:12]
         self._path = runs_dir / STATE_FOLDER / "tracked" / f"{job_id}.{tracker}.{digest}"
         try:
@@ -35,18 +35,18 @@ class ToldRounds:
             raise CommandError(f"{self._path}: cannot be read ({error}); delete it") from error
 
     def __contains__(self, told: TrackedRound) -> bool:
-        """Whether it was told."""
+        """Whether the round was sent."""
         return _line(told) in self._lines
 
     def has_round(self, index: int) -> bool:
-        """Whether a round of this number was told, be it another one by now."""
+        """Whether a round with this number was sent, even if it was repeated since."""
         return any(line.startswith(f"round {index} ") for line in self._lines)
 
     def note(self, told: TrackedRound) -> None:
-        """Note a round that was told.
+        """Record a sent round.
 
         Raises:
-            CommandError: It cannot be written down.
+            CommandError: The file cannot be written.
         """
         self._lines.add(_line(told))
         try:

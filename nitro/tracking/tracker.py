@@ -1,4 +1,4 @@
-"""The seam to an experiment tracker, and what there is behind it."""
+"""The interface of experiment trackers, and its implementations."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,21 +14,21 @@ from nitro.tracking.progress import TrackerName
 
 
 class Tracker(Protocol):
-    """One run in a tracker, open for more rounds."""
+    """An open run in a tracker."""
 
     @property
     def last_round(self) -> int | None:
-        """The last round it has; None where it cannot tell."""
+        """The last logged round; None if the tracker does not know."""
 
     def log(self, round_index: int, metrics: Mapping[str, float]) -> None:
-        """Take a round."""
+        """Log a round."""
 
     def finish(self, summary: Mapping[str, JsonValue]) -> None:
-        """Take what the run came to, or nothing yet, and let go of it."""
+        """Log the run's results, if it has ended, and close it."""
 
 
 def require_tracker(name: str) -> None:
-    """Make sure, before anything begins, that a tracker can be used.
+    """Check, before training starts, that a tracker is usable.
 
     Raises:
         CommandError: There is no such tracker, or its package is not installed.
@@ -37,7 +37,7 @@ def require_tracker(name: str) -> None:
 
 
 def open_tracker(name: str, run: TrackedRun, *, project: str) -> Tracker:
-    """Return a run in a tracker, the one of an earlier call if there is one.
+    """Return a run in a tracker: the existing one, or else a new one.
 
     Raises:
         CommandError: There is no such tracker, or its package is not installed.
@@ -47,16 +47,16 @@ def open_tracker(name: str, run: TrackedRun, *, project: str) -> Tracker:
 
 @contextmanager
 def explained(name: str) -> Iterator[None]:
-    """Turn whatever a tracker's package raises into one message.
+    """Turn any error of a tracker's package into one message.
 
     Raises:
-        CommandError: It raised something.
+        CommandError: The package raised an error.
     """
     try:
         yield
     except CommandError:
         raise
-    except Exception as error:  # each package has errors of its own, and of its transport
+    except Exception as error:  # each package raises its own and its transport's errors
         why = str(error).strip() or type(error).__name__
         raise CommandError(f"tracker {name}: {why}", exit_code=EXIT_FAILED) from error
 

@@ -1,4 +1,4 @@
-"""Telling a tracker of a run: of a folder at once, of a job as it goes on; each round once."""
+"""Logs a run in a tracker, each round once: a folder at once, a job while it trains."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,11 +17,11 @@ from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.rounds import RoundLine
 
 PROJECT = "nitro"
-"""Where runs go in a tracker unless the user says otherwise."""
+"""Default project in a tracker."""
 
 
 class Telling:
-    """One run told to one tracker."""
+    """The logging of one run in one tracker."""
 
     def __init__(self, job: Job, to: str, *, project: str, runs_dir: Path) -> None:
         """Open the run in the tracker.
@@ -34,16 +34,16 @@ class Telling:
         with explained(to):
             self._tracker: Tracker = open_tracker(to, TrackedRun.of(job), project=project)
             known = self._tracker.last_round
-        # The tracker alone knows the rounds that another machine sent, and only their number.
+        # Only the tracker knows the rounds that another machine sent, and only their numbers.
         self._known = -1 if known is None else known
 
     def tell(self, lines: Sequence[RoundLine]) -> int:
-        """Tell of what is over and was not told yet; return of how many rounds.
+        """Log finished rounds that were not logged yet; return their number.
 
-        A round that was made again since, as after lost checkpoints, is told again.
+        A repeated round, as after lost checkpoints, is logged again.
 
         Raises:
-            CommandError: The tracker did not take one.
+            CommandError: The tracker refused a round.
         """
         rounds = 0
         for new in tracked_rounds(lines):
@@ -61,10 +61,10 @@ class Telling:
         return new.is_ending or new.index > self._known or self._told.has_round(new.index)
 
     def finish(self, job: Job, cost_usd: float) -> None:
-        """Say what the run came to, if it has ended, and let go of it.
+        """Log the run's results, if it has ended, and close it.
 
         Raises:
-            CommandError: The tracker did not take it.
+            CommandError: The tracker refused them.
         """
         with explained(self._to):
             self._tracker.finish(summary(job, cost_usd) if job.status in FINISHED else {})
@@ -74,15 +74,15 @@ class Telling:
 def told_to(
     tracker: str | None, job: Job, *, runs_dir: Path, note: Callable[[str], object]
 ) -> Iterator[Callable[[Snapshot], object]]:
-    """Yield what tells a tracker of a job as it is now; at the end the run is let go of.
+    """Yield a function that logs a job's current state; close the run at the end.
 
-    Nobody's training ends because a tracker is away: `note` takes what went wrong, once, and
-    nothing more is told. What was not told can be told later, from the run's record.
+    A failing tracker never ends the training: `note` gets the error once, and logging stops. The
+    missing rounds can be logged later from the run's record.
     """
     if tracker is None:
         yield lambda _: None
         return
-    newest, telling = [job], list[Telling]()  # of one, and none once it has failed
+    newest, telling = [job], list[Telling]()  # one element; empty after a failure
 
     @contextmanager
     def noted() -> Iterator[None]:
@@ -110,7 +110,7 @@ def told_to(
 
 
 def track_run(run: Run, to: str, *, project: str, runs_dir: Path) -> int:
-    """Tell a tracker of a run's folder; return of how many rounds.
+    """Log a run's folder in a tracker; return the number of logged rounds.
 
     Raises:
         CommandError: The tracker cannot be used.
@@ -131,19 +131,19 @@ def track_job(
     to_the_end: bool,
     pause: Callable[[float], object],
 ) -> int:
-    """Tell a tracker of a job of an API; return of how many rounds.
+    """Log an API's job in a tracker; return the number of logged rounds.
 
     Args:
         client: The API.
-        job_id: Which job.
-        to: Which tracker.
-        project: Where in it.
-        runs_dir: Where it is noted how far the tracker has been told.
-        to_the_end: Whether to go on until the job has ended.
-        pause: Waits for so many seconds.
+        job_id: The job.
+        to: The tracker.
+        project: The tracker's project.
+        runs_dir: Folder of runs, which records the logged rounds.
+        to_the_end: Whether to continue until the job has ended.
+        pause: Waits for the given seconds.
 
     Raises:
-        CommandError: The tracker cannot be used, or the API not be reached.
+        CommandError: The tracker is unusable, or the API is unreachable.
     """
     job_id = find_job(client, job_id)
     telling = Telling(client.get(job_id), to, project=project, runs_dir=runs_dir)

@@ -19,11 +19,11 @@ class TrackioRun:
         )
 
     def log(self, round_index: int, metrics: Mapping[str, float]) -> None:
-        """Take a round."""
+        """Log a round."""
         trackio.log(dict(metrics), step=round_index)
 
     def finish(self, summary: Mapping[str, JsonValue]) -> None:
-        """Take the numbers the run came to, and let go of it."""
+        """Log the numbers among the run's results, and close it."""
         numbers = {f"summary/{n}": v for n, v in summary.items() if isinstance(v, int | float)}
         if numbers:
             trackio.log(numbers)
@@ -31,5 +31,5 @@ class TrackioRun:
 
 
 def open_run(run: TrackedRun, *, project: str) -> TrackioRun:
-    """Return a job's run, an earlier one if there is any."""
+    """Return a job's run: the existing one, or else a new one."""
     return TrackioRun(run, project=project)

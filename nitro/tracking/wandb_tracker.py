@@ -12,7 +12,7 @@ class WandbRun:
     """A run; its id is the job's."""
 
     last_round: int | None = None
-    """Offline it cannot tell."""
+    """None offline: the package does not know."""
 
     def __init__(self, run: TrackedRun, *, project: str) -> None:
         self._run = wandb.init(
@@ -26,15 +26,15 @@ class WandbRun:
         self._run.define_metric("*", step_metric="round")
 
     def log(self, round_index: int, metrics: Mapping[str, float]) -> None:
-        """Take a round."""
+        """Log a round."""
         self._run.log({"round": round_index, **metrics})
 
     def finish(self, summary: Mapping[str, JsonValue]) -> None:
-        """Take what the run came to, and let go of it."""
+        """Log the run's results, and close it."""
         self._run.summary.update(dict(summary))
         self._run.finish()
 
 
 def open_run(run: TrackedRun, *, project: str) -> WandbRun:
-    """Return a job's run, an earlier one if there is any."""
+    """Return a job's run: the existing one, or else a new one."""
     return WandbRun(run, project=project)
