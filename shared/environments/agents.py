@@ -110,7 +110,7 @@ class _Game:
         return self._steps.pop(agent)
 
     def _nothing_forbidden(self, agent: str) -> dict[str, Any]:
-        """Return the info of an agent that acts no more: a mask, of choices, that forbids none."""
+        """Return the info of a finished agent: with discrete actions, a mask that forbids none."""
         size = num_choices(self.env.action_space(agent))
         return {} if size is None else {MASK: np.ones(size, np.int8)}
 

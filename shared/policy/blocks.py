@@ -1,15 +1,15 @@
 """The blocks of networks, as data: images, convolutions, dense layers, recurrent cells.
 
-Each backend has the blocks of this file in a form of its own: `shared.policy.numpy_network` for
-actors, `learning.networks.blocks` in torch, `nitro.runs.onnx_graph`. A `FormulaBlock` has one
-formula for all of them. A block with parameters has a weight of `weight_shape`, as torch keeps it,
-and a bias as long as its first axis.
+Each backend implements the blocks of this file: `shared.policy.numpy_network` for actors,
+`learning.networks.blocks` in torch, `nitro.runs.onnx_graph`. A `FormulaBlock` has one formula for
+all backends. A block with parameters has a weight of `weight_shape`, in torch's layout, and a bias
+as long as the weight's first axis.
 
 `nature_cnn` is Mnih et al., "Human-level control through deep reinforcement learning", Nature 518,
 2015 (Methods, model architecture): the network of CleanRL and Stable-Baselines3. `paper_cnn` is the
-one of the Nitro paper (section 8.1: 8x8, 4x4 and 11x11 filters), which is what RLlib builds for
-84 x 84 images. `small_cnn` is for images that are smaller than any filter of these: the network of
-MiniGrid's documentation (minigrid.farama.org, "Training Minigrid environments").
+network of the Nitro paper (section 8.1: 8x8, 4x4 and 11x11 filters), which RLlib builds for 84 x 84
+images. `small_cnn` is for images too small for these filters: the network of MiniGrid's
+documentation (minigrid.farama.org, "Training Minigrid environments").
 """
 
 import math
@@ -26,9 +26,9 @@ CONV_NETWORKS: tuple[ConvNetworkName, ...] = get_args(ConvNetworkName)
 """Networks that a job may choose."""
 ImageNetworkName = ConvNetworkName | Literal["small_cnn"]
 MIN_IMAGE_SIDE = 36
-"""Pixels: the smallest image that Nature's network can take. `small_cnn` takes smaller ones."""
+"""Smallest side, in pixels, of an image for `nature_cnn`. `small_cnn` takes smaller images."""
 SMALLEST_SIDE = 4
-"""Pixels: the smallest image that `small_cnn` can take."""
+"""Smallest side, in pixels, of an image for `small_cnn`."""
 ImageShape = tuple[int, ...]
 """Channels, height and width."""
 Activation = Literal["tanh", "relu", "elu"]
@@ -36,45 +36,45 @@ Activation = Literal["tanh", "relu", "elu"]
 
 MAX_PIXEL = 255
 LAYER_NORM_EPSILON = 1e-5
-"""Added to the variance; as torch has it."""
+"""Added to the variance, as in torch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pixels:
-    """Images of bytes, divided by `MAX_PIXEL`; first where there is one."""
+    """Images of bytes, divided by `MAX_PIXEL`; always the first block."""
 
     image_shape: ImageShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv:
-    """Filters over an image of known size, rectified."""
+    """A convolution over an image of known size, followed by ReLU."""
 
     channels: int
-    """Of its input."""
+    """Channels of its input."""
     filters: int
     kernel: tuple[int, int]
     """Height and width of a filter."""
     stride: int
     padding: tuple[tuple[int, int], tuple[int, int]]
-    """Zeros before and after, for rows and for columns."""
+    """Zeros before and after the image, for rows and for columns."""
     output_size: tuple[int, int]
-    """Height and width of the image it returns."""
+    """Height and width of its output."""
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
-        """As torch has it: [filters, channels, height, width]."""
+        """Torch's layout: [filters, channels, height, width]."""
         return (self.filters, self.channels, *self.kernel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flatten:
-    """Images in a row, channel by channel."""
+    """Flattens images, channel by channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dense:
-    """A linear layer, a layer norm without gain and bias if it is asked for, an activation."""
+    """A linear layer, an optional layer norm without gain and bias, and an activation."""
 
     inputs: int
     outputs: int
@@ -83,37 +83,37 @@ class Dense:
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
-        """As torch has it: [out, in]."""
+        """Torch's layout: [out, in]."""
         return (self.outputs, self.inputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """A whole network that is none of ours, as an ONNX graph; its only block."""
+    """A whole third-party network as an ONNX graph; its only block."""
 
     observation_shape: tuple[int, ...]
     outputs: int
     size: int
-    """Bytes of the graph, its numbers included; 0 before it is made."""
+    """Bytes of the graph with its weights; 0 before it is exported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Images with a network each, and numbers as they are: what these give, in a row.
+    """One network per image, whose outputs are concatenated with the plain numbers.
 
-    Observations are flat, `image | image | ... | numbers`. First where there is one.
+    Observations are flat, `image | image | ... | numbers`. It is always the first block.
     """
 
     image_shapes: tuple[ImageShape, ...]
     networks: tuple[tuple["Block", ...], ...]
-    """Of each image: `Pixels` first, and flat at the end."""
+    """The network of each image: `Pixels` first, flat outputs last."""
     numbers: int
-    """Behind the images."""
+    """Plain numbers after the images."""
     outputs: int
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Numbers of each image, and those behind them."""
+        """Size of each image, then the count of plain numbers."""
         return (*map(math.prod, self.image_shapes), self.numbers)
 
 
@@ -123,7 +123,7 @@ Block = Pixels | Flatten | Graph | Parts | Layer
 
 
 def layers_of(blocks: Sequence[Block]) -> list[Layer]:
-    """Return the blocks that have parameters, those of images' networks among them."""
+    """Return the blocks with parameters, including those of image networks."""
     layers: list[Layer] = []
     for block in blocks:
         if isinstance(block, Parts):
@@ -136,7 +136,7 @@ def layers_of(blocks: Sequence[Block]) -> list[Layer]:
 def dense_blocks(
     sizes: Sequence[int], *, activation: Activation, layer_norm: bool = False
 ) -> tuple[Dense, ...]:
-    """Return dense layers between so many units; nothing follows the last."""
+    """Return dense layers of these sizes; the last has no activation."""
     *hidden, (inputs, outputs) = pairwise(sizes)
     between = (
         Dense(inputs=i, outputs=o, activation=activation, layer_norm=layer_norm) for i, o in hidden
@@ -153,19 +153,19 @@ def recurrent_blocks(
     activation: Activation,
     layer_norm: bool = False,
 ) -> tuple[Block, ...]:
-    """Return dense layers between so many units, a recurrent one, and what gives the outputs."""
+    """Return dense layers of these sizes, a recurrent layer, and an output layer."""
     *hidden, _ = dense_blocks((*sizes, outputs), activation=activation, layer_norm=layer_norm)
     core = Recurrent(cell=cell, inputs=sizes[-1], units=units)
     return (*hidden, core, Dense(inputs=units, outputs=outputs))
 
 
 def network_for(name: ConvNetworkName, image_shape: ImageShape) -> ImageNetworkName:
-    """Return the network for images of a shape: the chosen one, or that of small images."""
+    """Return the network for images of a shape: the chosen one, or `small_cnn` for small images."""
     return name if min(image_shape[1:], default=0) >= MIN_IMAGE_SIDE else "small_cnn"
 
 
 def parts_block(name: ConvNetworkName, image_shapes: Sequence[ImageShape], numbers: int) -> Parts:
-    """Return a network for each image, beside so many numbers.
+    """Return a network for each image, together with plain numbers.
 
     Raises:
         ValueError: An image is too small for any network.
@@ -185,7 +185,7 @@ def image_blocks(
     """Return the network for images of a shape (channels, height, width).
 
     Raises:
-        ValueError: The images are no such, or too small for the network.
+        ValueError: The shape is not an image's, or too small for the network.
     """
     blocks, features = _image_features(name, image_shape)
     return (*blocks, Dense(inputs=features, outputs=outputs))
@@ -194,7 +194,7 @@ def image_blocks(
 def _image_features(
     name: ImageNetworkName, image_shape: ImageShape
 ) -> tuple[tuple[Block, ...], int]:
-    """Return the network of an image but for its last layer, and how many outputs that has."""
+    """Return an image's network without its last layer, and the last layer's number of outputs."""
     if len(image_shape) != 3:
         raise ValueError(f"{name} takes images (channels, height, width), got {image_shape}")
     if name == "nature_cnn":
@@ -248,6 +248,6 @@ def _chain(
 
 
 def _same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return the zeros with which ceil(side / stride) filters fit; the odd one goes to the end."""
+    """Return the padding for ceil(side / stride) outputs; an odd zero goes to the end."""
     missing = max((-(-side // stride) - 1) * stride + kernel - side, 0)
     return missing // 2, missing - missing // 2

@@ -1,12 +1,12 @@
 """Action distributions over the outputs of a policy network.
 
-The noise of a whole fragment is drawn at once and the log-probabilities of a whole fragment are
-computed at once; what is left for every step is a handful of in-place operations.
+The noise and the log-probabilities of a whole fragment are each computed at once. A step needs only
+a handful of in-place operations.
 
-All have the same attributes and methods: `num_outputs`, the network outputs they need (H);
-`action_shape`, the shape of one action; `num_choices`, how many discrete actions there are, of each
-choice if several, or None. `noise` draws what `sample` turns into actions [B, *action_shape] for
-outputs [B, H]; `mode` and `log_prob` take any leading axes.
+All distributions have the same attributes and methods. `num_outputs` is the number of network
+outputs (H), and `action_shape` the shape of one action. `num_choices` is the number of discrete
+actions, a tuple for several choices, or None. `noise` draws random numbers, which `sample` turns
+into actions [B, *action_shape] for outputs [B, H]. `mode` and `log_prob` take any leading axes.
 
 Legend: `...` any leading axes, `B` rows, `A` action size, `H` network outputs.
 """
@@ -29,10 +29,11 @@ _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Gaussian:
-    """Independent normal distributions, not squashed: values beyond the bounds are kept.
+    """Independent normal distributions without squashing: values beyond the bounds are kept.
 
-    Without `log_std` the outputs are `mean | log_std` (H = 2A, RLlib's form); with it they are the
-    mean (H = A) and the deviation does not depend on the state (the form of PPO's first paper).
+    Without `log_std` the outputs are `mean | log_std` (H = 2A, RLlib's form). With `log_std` the
+    outputs are the mean (H = A), and the deviation does not depend on the state (the form of the
+    PPO paper).
     """
 
     num_choices = None
@@ -48,7 +49,7 @@ class Gaussian:
         return np.zeros((*shape, self._size), np.float32)
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """Draw normal noise [*shape, A], times the deviation where that is constant."""
+        """Draw normal noise [*shape, A], times the deviation if that is constant."""
         noise = rng.standard_normal((*shape, self._size), dtype=np.float32)
         return noise if self._log_std is None else noise * np.exp(self._log_std)
 
@@ -66,7 +67,7 @@ class Gaussian:
         return outputs[..., : self._size].copy()
 
     def log_prob(self, outputs: Float32, action: Action) -> Float32:
-        """Return log-densities, computed in float64: the terms are large beside their sum."""
+        """Return log-densities, computed in float64: the terms are large relative to their sum."""
         mean = outputs[..., : self._size].astype(np.float64)
         log_std = outputs[..., self._size :] if self._log_std is None else self._log_std
         log_std = log_std.astype(np.float64)
@@ -76,7 +77,7 @@ class Gaussian:
 
 
 class _Choices:
-    """Common base of one choice and several: actions are numbers, outputs are logits."""
+    """Common base of one and of several discrete choices: actions are integers, outputs logits."""
 
     def __init__(self, num_outputs: int, action_shape: tuple[int, ...]) -> None:
         self.num_outputs = num_outputs
@@ -87,12 +88,12 @@ class _Choices:
         return np.zeros((*shape, *self.action_shape), np.int64)
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """Draw Gumbel noise [*shape, H]: the largest of logit plus Gumbel is a sample."""
+        """Draw Gumbel noise [*shape, H]: the argmax of logits plus Gumbel noise is a sample."""
         return rng.gumbel(size=(*shape, self.num_outputs)).astype(np.float32)
 
 
 class Categorical(_Choices):
-    """One of n actions by its logit; the outputs are the logits (H = n)."""
+    """One of n actions; the outputs are its logits (H = n)."""
 
     def __init__(self, num_actions: int) -> None:
         super().__init__(num_actions, ())
@@ -117,7 +118,7 @@ class Categorical(_Choices):
 
 
 class MultiCategorical(_Choices):
-    """Several independent choices, each by its logits; the outputs are all logits side by side.
+    """Several independent choices; the outputs are the logits of all choices, concatenated.
 
     H is the sum of the numbers of choices; log-probabilities add up.
     """
@@ -128,7 +129,7 @@ class MultiCategorical(_Choices):
         ends = np.cumsum(num_choices).tolist()
         self._parts = tuple(
             (Categorical(n), slice(end - n, end)) for n, end in zip(num_choices, ends, strict=True)
-        )  # each choice, and where its logits are among the outputs
+        )  # each choice, and the slice of its logits in the outputs
 
     def sample(self, outputs: Float32, *, noise: Float32, out: Action) -> None:
         """Write one action per row into `out`."""
@@ -149,7 +150,7 @@ class MultiCategorical(_Choices):
 
 
 class OwnDistribution:
-    """A continuous one with formulas in a file of its own."""
+    """A continuous distribution with formulas in its own file."""
 
     num_choices = None
 
@@ -186,11 +187,11 @@ class OwnDistribution:
 
 
 Distribution = Gaussian | SquashedGaussian | Categorical | MultiCategorical | OwnDistribution
-"""How network outputs become actions."""
+"""Turns network outputs into actions."""
 
 
 def distribution_of(head: Head, log_std: Float32 | None) -> Distribution:
-    """Return a head's distribution; `log_std` [A] where the deviations are free."""
+    """Return a head's distribution; `log_std` [A] if the deviations are free parameters."""
     if head.distribution in HEADS:
         return OwnDistribution(HEADS[head.distribution], head.size)
     if head.distribution == "gaussian":

@@ -1,8 +1,8 @@
-"""Blocks and distributions that have one formula for NumPy and for torch.
+"""Blocks and distributions with one formula for both NumPy and torch.
 
-What Nitro's own networks are made of has a form of its own in each backend, for speed. A further
-block or distribution is one class in a file of its own, which imports neither NumPy nor torch, and
-an entry of `shared.policy.registry`.
+The blocks of Nitro's own networks are implemented in each backend, for speed. An additional block
+or distribution is one class in its own file, which imports neither NumPy nor torch, and an entry
+in `shared.policy.registry`.
 
 Legend: N samples; A numbers of an action; n values.
 """
@@ -15,36 +15,36 @@ from typing import Any
 class FormulaBlock(ABC):
     """A part of a network; subclasses are frozen dataclasses.
 
-    It follows a dense layer, has a weight and a bias, and keeps the number of values. Weights of
-    one axis, and all biases, begin at 0.
+    It follows a dense layer, has a weight and a bias, and preserves the number of values. One-axis
+    weights and all biases are initialised to 0.
     """
 
     @property
     @abstractmethod
     def weight_shape(self) -> tuple[int, ...]:
-        """Of the weight; the bias is as long as its first axis."""
+        """Shape of the weight; the bias is as long as its first axis."""
 
     @abstractmethod
     def values(self, xp: Any, weight: Any, bias: Any, x: Any) -> Any:
-        """Return what it makes of `x` # [N, n], as a new array.
+        """Return the block's output for `x` # [N, n], as a new array.
 
         Args:
             xp: `numpy` or `torch`, whose functions take these arrays.
             weight: # `weight_shape`
             bias: # `weight_shape[:1]`
-            x: What the block before it returned.
+            x: Output of the previous block.
         """
 
     @abstractmethod
     def nodes(self, add: Callable[..., str], weight: str, bias: str, x: str) -> str:
-        """Add the same to an ONNX graph, and return the name of the result.
+        """Add the same formula to an ONNX graph, and return the name of the result.
 
         Args:
             add: Adds an operator, given its name, its inputs' names and its attributes; returns
                 the name of its output.
             weight: Name of the weight.
             bias: Name of the bias.
-            x: Name of what the block before it returned.
+            x: Name of the previous block's output.
         """
 
 
@@ -56,11 +56,11 @@ class FormulaHead(ABC):
 
     @abstractmethod
     def noise(self, rng: Any, shape: tuple[int, ...]) -> Any:
-        """Draw, by a NumPy generator, what `sample` turns into actions: float32 of this shape."""
+        """Draw float32 noise of this shape from a NumPy generator, for `sample`."""
 
     @abstractmethod
     def sample(self, xp: Any, outputs: Any, noise: Any) -> Any:
-        """Return actions # [N, A] for outputs and noise # [N, A]; of `numpy` or `torch` (`xp`)."""
+        """Return actions # [N, A] for outputs and noise # [N, A]; `xp` is `numpy` or `torch`."""
 
     @abstractmethod
     def log_prob(self, xp: Any, outputs: Any, action: Any) -> Any:

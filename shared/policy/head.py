@@ -25,37 +25,37 @@ KINDS: dict[str, tuple[str, LogStd]] = {
     "categorical/none": ("categorical", "none"),
     "multi_categorical/none": ("multi_categorical", "none"),
 }
-"""Each distribution with each way that it has deviations, as policies say it."""
+"""Distribution and form of its deviations for each kind, in the terms of a policy's metadata."""
 _CHOICES = re.compile(rf"[1-9][0-9]{{0,5}}(,[1-9][0-9]{{0,5}}){{0,{MAX_CHOICES - 1}}}")
 
 T = TypeVar("T", bound=str)
 
 
 class PolicyError(ValueError):
-    """Arrays and metadata that make no policy; the message names the offending one."""
+    """Arrays and metadata that do not form a policy; the message names the invalid entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """How a network's outputs are an action's distribution.
+    """The form in which a network's outputs describe an action's distribution.
 
-    `gaussian`: means, then log-standard deviations that are outputs, too, or a free vector;
-    `squashed_gaussian`: means, then what gives the deviations, as
-    `shared.policy.squashed_gaussian` reads it; `categorical`: logits of one choice;
-    `multi_categorical`: those of several, side by side.
+    `gaussian`: means, then log-standard deviations, unless these are a free vector.
+    `squashed_gaussian`: means, then raw deviations, as `shared.policy.squashed_gaussian` reads
+    them. `categorical`: the logits of one choice. `multi_categorical`: the logits of several
+    choices, concatenated.
     """
 
     distribution: str
-    """One that `KINDS` has, or `HEADS`."""
+    """A name in `KINDS` or `HEADS`."""
     log_std: LogStd = "none"
     size: int = 0
-    """Numbers of a continuous action, A."""
+    """Size of a continuous action, A."""
     num_choices: tuple[int, ...] = ()
-    """Of each choice."""
+    """Number of values of each choice."""
     masked: bool = False
-    """Whether the end of an observation says which choices are allowed."""
+    """Whether an observation ends with a mask of allowed choices."""
     sampling: Sampling = "policy"
-    """With `uniform` squashed actions are drawn from [-1, 1], whatever the network says."""
+    """With `uniform`, squashed actions are drawn from [-1, 1] regardless of the network."""
 
     @classmethod
     def of(cls, action: ActionSpec, rule: Hyperparameters) -> Self:
@@ -72,10 +72,10 @@ class Head:
 
     @classmethod
     def read(cls, metadata: Mapping[str, str], num_outputs: int) -> Self:
-        """Return the head that a published policy has.
+        """Return the head of a published policy.
 
         Raises:
-            PolicyError: The metadata says none that fits so many outputs.
+            PolicyError: The metadata describes no head with this number of outputs.
         """
         kind = f"{metadata.get('distribution')}/{metadata.get('log_std')}"
         own: dict[str, tuple[str, LogStd]] = {
@@ -108,11 +108,11 @@ class Head:
 
     @property
     def num_outputs(self) -> int:
-        """Outputs of the network."""
+        """Number of network outputs."""
         return sum(self.num_choices) or self.size * (2 if self.log_std == "state_dependent" else 1)
 
     def metadata(self) -> dict[str, str]:
-        """Return what a published policy says of it."""
+        """Return the head's metadata in a published policy."""
         said: dict[str, str] = {"distribution": self.distribution, "log_std": self.log_std}
         if self.sampling != "policy":
             said["sampling"] = self.sampling
@@ -124,7 +124,7 @@ class Head:
 
 
 def expect(metadata: Mapping[str, str], field: str, allowed: tuple[T, ...]) -> T:
-    """Return the one of the allowed values that the metadata says."""
+    """Return a metadata field, which must have one of the allowed values."""
     value = metadata.get(field)
     for each in allowed:
         if each == value:

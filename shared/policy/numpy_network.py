@@ -1,7 +1,7 @@
-"""A policy's network in NumPy, forward only, without an allocation of images per call.
+"""A policy's network in NumPy, forward only, without allocating images per call.
 
-Images are kept with the channels last, so that the patch under a filter is a few runs of contiguous
-numbers: every convolution is one copy of patches and one matrix product.
+Images are stored channels-last, so that the patch under a filter is a few runs of contiguous
+numbers. Each convolution is one copy of patches and one matrix product.
 
 Legend: `B` rows; `F` inputs, or `C`, `H`, `W` an image's channels, height and width; `D` outputs.
 """
@@ -31,23 +31,23 @@ from shared.policy.spec import PolicySpec
 
 Float32 = NDArray[np.float32]
 Forward = Callable[[NDArray[Any], Float32], Float32]
-"""Computes a network's outputs for inputs, into an array that it returns."""
+"""Computes a network's outputs for inputs, in an array that it also returns."""
 _Parameters = tuple[Float32, Float32]
 _Values = Callable[[Float32], Float32]
 
 
 class NumpyNetwork:
-    """Networks of images, if there are any, then dense layers, one of them behind cells."""
+    """Image networks, if any, then dense layers, one of which may follow recurrent cells."""
 
     def __init__(self, spec: PolicySpec, arrays: Mapping[str, Float32]) -> None:
-        """Copy the parameters: as many, and of the shapes, as `spec.require` has found."""
+        """Copy the parameters, whose shapes `spec.require` has checked."""
         self.input_shape = spec.observation_shape
         self.output_size = spec.head.num_outputs
         self._dense: list[tuple[Dense, _Parameters, list[_Values]]] = []
-        """Dense layers, each with what the blocks behind it make of its values."""
+        """Dense layers, each with the functions of the blocks after it."""
         self._cells: _Cells | None = None
         self._images: _Image | _Parts | None = None
-        """What is before them."""
+        """The image networks before the dense layers."""
         given = (
             (arrays[f"policy.{i}.weight"], arrays[f"policy.{i}.bias"])
             for i in range(len(spec.layers))
@@ -69,11 +69,11 @@ class NumpyNetwork:
     def forward_pass(self, num_rows: int, state: Float32 | None = None) -> Forward:
         """Return a function that computes outputs [B, D] for `num_rows` inputs.
 
-        Each call takes a recurrent network's state [B, S] one step further, in place.
+        Each call advances a recurrent network's state [B, S] by one step, in place.
 
-        Inputs are [B, F] float32, or images [B, C, H, W] or flat parts [B, F] of uint8, or float32
-        of the same range. The function writes into its second argument, which must be C-contiguous
-        float32, and returns that. Tanh and ReLU allocate nothing.
+        Inputs are [B, F] float32, or images [B, C, H, W] or flat parts [B, F] in uint8, or in
+        float32 of the same range. The function writes into its second argument, which must be
+        C-contiguous float32, and returns it. Tanh and ReLU allocate nothing.
         """
         seen = self._images.over(num_rows) if self._images else None
         *hidden, (_, (last_weight, last_bias), _) = self._dense
@@ -101,7 +101,7 @@ class NumpyNetwork:
 
 
 class _Image:
-    """The network of an image: filters, then dense layers, all of them rectified."""
+    """An image's network: convolutions, then dense layers, all with ReLU."""
 
     def __init__(self, blocks: Sequence[Block], given: Iterator[_Parameters]) -> None:
         """Take the blocks' parameters."""
@@ -120,7 +120,7 @@ class _Image:
         assert ends, "channels would be last in what is returned"
 
     def over(self, num_rows: int) -> Callable[[NDArray[Any]], Float32]:
-        """Return a function from images [B, C, H, W] to outputs in a row: [B, n]."""
+        """Return a function from images [B, C, H, W] to flat outputs [B, n]."""
         convolved = self._convolved(num_rows)
         dense = [(*each, np.empty((num_rows, each[1].size), np.float32)) for each in self._dense]
 
@@ -135,7 +135,7 @@ class _Image:
         return outputs
 
     def _convolved(self, num_rows: int) -> Callable[[NDArray[Any]], Float32]:
-        """Return a function from images to what the last convolution says, in a row: [B, n]."""
+        """Return a function from images to flat outputs [B, n] of the last convolution."""
         size = self._shape[1:]
         steps = []
         for layer, parameters in self._convolutions:
@@ -160,15 +160,15 @@ class _Image:
 
 
 class _Parts:
-    """What images' networks give, and numbers, in a row."""
+    """Outputs of image networks, concatenated with plain numbers."""
 
     def __init__(self, block: Parts, given: Iterator[_Parameters]) -> None:
-        """Take the parameters of all its networks."""
+        """Take the parameters of all image networks."""
         self._block = block
         self._images = [_Image(network, given) for network in block.networks]
 
     def over(self, num_rows: int) -> Callable[[NDArray[Any]], Float32]:
-        """Return a function from flat observations [B, F] to what is behind them [B, n]."""
+        """Return a function from flat observations [B, F] to features [B, n]."""
         block = self._block
         ends = np.cumsum(block.sizes)[:-1]
         steps = [
@@ -191,7 +191,7 @@ class _Parts:
 
 
 class _Cells:
-    """Recurrent cells, and the two parts of their weight as products take them."""
+    """Recurrent cells, with the two parts of their weight laid out for matrix products."""
 
     def __init__(self, block: Recurrent, weight: Float32, bias: Float32) -> None:
         """Take a weight [I + U, G] and a bias [1, G]."""
@@ -200,7 +200,7 @@ class _Cells:
         self._bias = bias
 
     def over(self, num_rows: int, state: Float32 | None) -> _Values:
-        """Return a function from values [B, I] to outputs [B, U] that moves the state on."""
+        """Return a function from values [B, I] to outputs [B, U] that advances the state."""
         block, units = self._block, self._block.units
         kept = np.zeros((num_rows, block.state_size), np.float32) if state is None else state
 
@@ -214,15 +214,15 @@ class _Cells:
 
 
 def _filters(weight: Float32, bias: Float32, *, first: bool) -> _Parameters:
-    """Return a convolution's parameters as products take them."""
+    """Return a convolution's parameters, laid out for matrix products."""
     filters = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, weight.shape[0])
-    # Pixels are scaled by the first filters rather than each by itself.
+    # The first filters absorb the scaling of pixels.
     return filters / np.float32(MAX_PIXEL) if first else filters, _row(bias)
 
 
 def _laid_out(weight: Float32, bias: Float32, before: Layer | None = None) -> _Parameters:
-    """Return a layer's parameters as products take them, given the layer before it."""
-    if isinstance(before, Conv):  # whose images have their channels last
+    """Return a layer's parameters, laid out for matrix products, given the previous layer."""
+    if isinstance(before, Conv):  # its outputs are channels-last
         images = weight.reshape(-1, before.filters, *before.output_size)
         rows = images.transpose(2, 3, 1, 0).reshape(weight.shape[1], -1)
         return np.ascontiguousarray(rows), _row(bias)
@@ -230,9 +230,9 @@ def _laid_out(weight: Float32, bias: Float32, before: Layer | None = None) -> _P
 
 
 def _row(bias: Float32) -> Float32:
-    """Return biases [1, n]: one row of values plus one of biases needs no broadcasting.
+    """Return biases [1, n]: adding them to one row of values needs no broadcasting.
 
-    That would cost NumPy more than the addition itself.
+    In NumPy broadcasting would cost more than the addition itself.
     """
     return bias.reshape(1, -1).copy()
 
@@ -240,7 +240,7 @@ def _row(bias: Float32) -> Float32:
 def _after(
     block: Dense, behind: Sequence[_Values]
 ) -> tuple[bool, Callable[[Float32, Float32], Float32]]:
-    """Return whether a layer norm follows a product, and the activation with what is behind it."""
+    """Return whether a layer norm follows, then the activation and all functions after it."""
     assert block.activation is not None, "of a hidden layer"
     activate = _ACTIVATE[block.activation]
     if not behind:
@@ -282,11 +282,11 @@ _ACTIVATE: Mapping[Activation, Callable[[Float32, Float32], Float32]] = {
 def _scratch(
     layer: Conv, num_rows: int, size: tuple[int, ...]
 ) -> tuple[Float32, Float32, Float32, Float32, Float32, Float32]:
-    """Return one convolution's arrays, some of them views of others.
+    """Return one convolution's arrays, some of which are views of others.
 
-    In order: the inside of its padded input [B, H, W, C]; the input as patches and the copy of
-    those [B, H', W', kernel height, kernel width * C]; that copy as rows; the product of the rows
-    with the filters [B * H' * W', filters]; and the product as images [B, H', W', filters].
+    In order: the interior of its padded input [B, H, W, C]; the input as patches and a copy of the
+    patches [B, H', W', kernel height, kernel width * C]; the copy as rows; the product of the rows
+    and the filters [B * H' * W', filters]; and the product as images [B, H', W', filters].
     """
     (top, bottom), (left, right) = layer.padding
     height, width = size

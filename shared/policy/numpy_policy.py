@@ -1,37 +1,41 @@
-"""Policies in NumPy: what an actor needs to act, from the arrays the learner exports.
+"""Policies in NumPy, loaded from the arrays and metadata that the learner exports.
 
-Actors carry no torch: for the small networks of continuous control a forward pass in NumPy is
-faster than one in torch, and the actor's image stays small.
+Actors do without torch: for the small networks of continuous control a forward pass in NumPy is
+faster, and the actor's image stays small.
 
-Networks (the metadata's `network`): `mlp`, layers over vectors with the metadata's `activation`
-between them, `tanh`, `relu` or `elu`, and a layer norm before each if its `layer_norm` is `yes`;
-or a network for images out of `shared.policy.blocks`, by its name, for images of the metadata's
-`image_shape`; or, with the metadata's `image_shapes` (`3,84,84;1,64,48`) and `numbers`, such a
-network for each image of a flat observation `image | image | ... | numbers`, whose last layers give
-what layers as those of `mlp` see beside the numbers; or `onnx`, a graph for observations of the
-metadata's `observation_shape`, with `num_outputs` outputs, as `shared.policy.onnx_network` runs it.
-`shared.policy.spec` reads them.
+The metadata's `network` names the network. `shared.policy.spec` reads it.
 
-Arrays: `policy.{i}.weight` [out, in], or [filters, channels, height, width] of a convolution, and
-`policy.{i}.bias` [out] float32, or rounded to float16 on their way to actors, for layers i = 0..L,
-as torch lays them out; of `onnx` one array `policy.graph` [bytes] uint8. What the last layer's
-outputs are, the metadata's `distribution` and `log_std` say: `mean | log_std` (2A; `gaussian`,
-`state_dependent`), `mean` (A; `gaussian`, `free`, with an array `log_std` [A] beside the layers) or
-logits (n; `categorical`, `none`).
-`multi_categorical`, `none` has the logits of several choices side by side; the metadata's
-`num_choices` says how many each has: `3,2`. With the metadata's `mask` `yes` the end of an
-observation says which choices are allowed, see `shared.policy.action_mask`. With `recurrent` `lstm`
-or `gru` of `mlp` the last layer but one is cells, see `shared.policy.recurrent`.
-`squashed_gaussian`, `state_dependent` has `mean | raw` (2A), as `shared.policy.squashed_gaussian`
-reads them; with the metadata's `sampling` `uniform` actions are drawn from [-1, 1] instead,
-whatever the network says.
+- `mlp`: layers over vectors. `activation` is `tanh`, `relu` or `elu`; with `layer_norm` `yes` a
+  layer norm precedes each activation. With `recurrent` `lstm` or `gru` the second-last layer
+  consists of recurrent cells (`shared.policy.recurrent`).
+- A network of `shared.policy.blocks`: for images of shape `image_shape`. With `image_shapes`
+  (`3,84,84;1,64,48`) and `numbers`, observations are flat, `image | image | ... | numbers`. Each
+  image has such a network. Layers like those of `mlp` take the networks' outputs and the numbers.
+- `onnx`: a graph for observations of shape `observation_shape`, with `num_outputs` outputs
+  (`shared.policy.onnx_network`).
 
-With `observation_mean` [F] and `observation_scale` [F] float32 and the metadata's
-`observation_clip` the network sees the last F numbers of an observation normalised; the metadata's
-`action_mapping` (`rescale` where there is none) says how continuous actions reach the environment's
-bounds, and `action_low` and `action_high` what those are: `-2.0,-1.0`. `action_start` is the
-environment's own number of the first action, or of each choice's first: `5` or `0,3`. Actors know
-all three from their environment, so only exported policies have them.
+Arrays of layers i = 0..L, in torch's layout: `policy.{i}.weight` [out, in], or [filters, channels,
+height, width] of a convolution, and `policy.{i}.bias` [out]. They are float32, or rounded to
+float16 on their way to actors. An `onnx` network has one array `policy.graph` [bytes] uint8.
+
+The metadata's `distribution` and `log_std` determine the outputs:
+
+- `gaussian`, `state_dependent`: `mean | log_std` (2A).
+- `gaussian`, `free`: `mean` (A), with an additional array `log_std` [A].
+- `squashed_gaussian`, `state_dependent`: `mean | raw` (2A), see `shared.policy.squashed_gaussian`.
+  With `sampling` `uniform`, actions are drawn from [-1, 1] regardless of the network.
+- `categorical`, `none`: logits (n).
+- `multi_categorical`, `none`: the logits of several choices, concatenated. `num_choices` has the
+  size of each: `3,2`.
+
+With `mask` `yes`, an observation ends with a mask of allowed choices (`shared.policy.action_mask`).
+
+With the arrays `observation_mean` [F] and `observation_scale` [F] float32, and `observation_clip`
+in the metadata, the network sees the last F numbers of an observation normalised. `action_mapping`
+(by default `rescale`) maps continuous actions to the environment's bounds, `action_low` and
+`action_high`: `-2.0,-1.0`. `action_start` is the environment's number of the first action, or of
+the first value of each choice: `5` or `0,3`. Actors know the last three from their environment, so
+only exported policies have them.
 
 To act: `load_policy(arrays, metadata).act(observation)`.
 
@@ -67,7 +71,7 @@ Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class NumpyPolicy:
-    """A network, what it sees of an observation, and the distribution over its outputs."""
+    """A network, the normalisation of its observations, and the distribution of actions."""
 
     def __init__(
         self,
@@ -88,7 +92,7 @@ class NumpyPolicy:
         self.network = MaskedNetwork(network) if spec.head.masked else network
         self.distribution = distribution_of(spec.head, arrays.get("log_std"))
         self.observation_scale: ObservationScale | None = None
-        """None where the network sees observations as they are."""
+        """None without normalisation."""
         if spec.observation_clip is not None:
             self.observation_scale = ObservationScale(
                 arrays["observation_mean"],
@@ -99,22 +103,22 @@ class NumpyPolicy:
             if spec.head.masked:
                 _require_raw_mask(arrays, spec)
         self.action_mapping = spec.action_mapping
-        """How continuous actions reach the environment's bounds; `action_map` does it."""
+        """Mapping of continuous actions to the environment's bounds; see `action_map`."""
         self.observation_shape = spec.observation_shape
-        """Of one observation: (F,), or (channels, height, width) of an image."""
+        """Shape of one observation: (F,), or (channels, height, width) of an image."""
         self.action_shape = self.distribution.action_shape
-        """Of one action: (A,) if continuous, () if discrete."""
+        """Shape of one action: (A,) if continuous, () if discrete."""
         self._to_bounds = None if bounds is None else action_map(spec.action_mapping, *bounds)
         self._start = start
         self._state: Float32 | None = None
-        """Of the episodes that `act` goes on with [N, S]; None where they begin."""
+        """Recurrent state of the episodes in `act` [N, S]; None at their beginning."""
 
     def new_state(self, num_rows: int) -> Float32:
-        """Return the recurrent state [N, S] that episodes begin with; S is 0 without one."""
+        """Return the initial recurrent state [N, S] of episodes; S is 0 without one."""
         return np.zeros((num_rows, self.spec.state_size), np.float32)
 
     def reset(self) -> None:
-        """Have `act` begin new episodes: what a recurrent policy remembers is forgotten."""
+        """Start new episodes in `act`: clear the recurrent state."""
         self._state = None
 
     def with_weights(self, weights: Mapping[str, Float32]) -> "NumpyPolicy":
@@ -126,11 +130,11 @@ class NumpyPolicy:
 
         Args:
             observation: The observations.
-            state: Recurrent state of each # [N, S], moved on in place; a recurrent policy needs it.
+            state: Recurrent state of each # [N, S], advanced in place; required if recurrent.
 
         Raises:
-            PolicyError: The observations' last axes are not an observation's, or there are more or
-                fewer of them than states, or no states of a recurrent policy.
+            PolicyError: The observations' last axes are not an observation's, their number differs
+                from that of the states, or a recurrent policy got no state.
         """
         shape = self.observation_shape
         num_leading = observation.ndim - len(shape)
@@ -174,17 +178,17 @@ class NumpyPolicy:
         return action, self.distribution.log_prob(outputs, action)
 
     def act(self, observation: ArrayLike, state: Float32 | None = None) -> Action:
-        """Return what the deterministic policy does, [..., *act] for observations [..., *obs].
+        """Return the deterministic policy's actions [..., *act] for observations [..., *obs].
 
-        It is what `env.step` takes, as from the exported ONNX file: within the bounds of the
-        environment's action space, choices numbered as they are there. A recurrent policy
-        remembers what it saw since `reset`, which is to be called where an episode begins; of
-        several observations each belongs to an episode of its own. Or give it a `state` [N, S] of
-        `new_state`, which it moves on in place.
+        They are ready for `env.step`, as from the exported ONNX file: within the bounds of the
+        environment's action space, with choices numbered as there. A recurrent policy keeps its
+        state until `reset`, which must be called when an episode begins; several observations
+        belong to separate episodes. Alternatively pass a `state` [N, S] from `new_state`, which is
+        advanced in place.
 
         Raises:
             PolicyError: The observations' last axes are not an observation's, or the bounds of
-                continuous actions are not known.
+                continuous actions are unknown.
         """
         seen = np.asarray(observation)
         if state is None and self.spec.recurrent:
@@ -205,7 +209,7 @@ class NumpyPolicy:
     def mode(self, observation: NDArray[np.generic], state: Float32 | None = None) -> Action:
         """Return the most likely actions [..., *act], choices from 0, before any mapping to bounds.
 
-        What to do in an environment is what `act` returns. A recurrent state is as in `outputs`.
+        Use `act` for actions in an environment. A recurrent state is as in `outputs`.
         """
         return self.distribution.mode(self.outputs(observation, state))
 
@@ -222,11 +226,11 @@ class NumpyPolicy:
 def load_policy(
     arrays: Mapping[str, NDArray[np.generic]], metadata: Mapping[str, str]
 ) -> NumpyPolicy:
-    """Return the policy that the arrays hold (see the module's description); they are copied.
+    """Return the policy in the arrays (see the module's description), which are copied.
 
     Raises:
         PolicyError: An array is missing, unknown, of the wrong type or shape or not finite, or the
-            metadata names something this module does not know.
+            metadata has an unknown value.
     """
     numbers = {name: _finite(name, array) for name, array in arrays.items() if name != GRAPH}
     spec = PolicySpec.read(metadata, {name: array.shape for name, array in arrays.items()})
@@ -246,7 +250,7 @@ def load_policy(
 
 
 def with_actions(metadata: Mapping[str, str], action: ActionSpec) -> dict[str, str]:
-    """Return a policy's metadata with its environment's bounds, or first numbers, of actions."""
+    """Return a policy's metadata with the environment's action bounds or first action numbers."""
     found: dict[str, tuple[float, ...]] = {}
     if isinstance(action, ContinuousActionSpec):
         found = {"action_low": action.low, "action_high": action.high}
@@ -258,10 +262,10 @@ def with_actions(metadata: Mapping[str, str], action: ActionSpec) -> dict[str, s
 
 
 def _require_raw_mask(arrays: Mapping[str, Float32], spec: PolicySpec) -> None:
-    """Do nothing if normalisation leaves the mask at the end of observations as it is.
+    """Check that normalisation leaves the mask at the end of observations unchanged.
 
     Raises:
-        PolicyError: It does not.
+        PolicyError: It changes the mask.
     """
     mask = slice(-spec.head.num_outputs, None)
     moved = arrays["observation_mean"][mask].any()
@@ -306,7 +310,7 @@ def _start(metadata: Mapping[str, str], head: Head) -> NDArray[np.int64] | None:
 
 
 def halved(arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-    """Return a policy's arrays with its layers in float16; what scales observations stays."""
+    """Return a policy's arrays with its layers in float16; statistics of observations stay."""
     return {
         name: array.astype(np.float16) if name.startswith(_LAYERS) and name != GRAPH else array
         for name, array in arrays.items()

@@ -1,7 +1,7 @@
-"""Normalised observations: less a mean, times a scale, within bounds.
+"""Observation normalisation: subtract a mean, multiply by a scale, clip.
 
-The statistics are the learner's and travel with each policy version, so that every number of a
-policy is a function of the version and the raw observation; actors only apply them.
+The learner computes the statistics, and each policy version carries them. So a policy's outputs
+depend only on its version and the raw observation; actors just apply the statistics.
 
 Where observations begin with pixels, these stay as they are.
 
@@ -22,13 +22,13 @@ class ObservationScale:
     def __init__(
         self, mean: Float32, scale: Float32, *, bound: float, size: int | None = None
     ) -> None:
-        """Keep the mean [F] and the scale [F], one over the standard deviation, of one version.
+        """Take one version's mean [F] and scale [F], the reciprocal of the standard deviation.
 
         Args:
-            mean: Subtracted.
-            scale: Then multiplied.
-            bound: Largest absolute value.
-            size: Observation size; None: F.
+            mean: Subtracted first.
+            scale: Multiplied next.
+            bound: Largest absolute value of the result.
+            size: Observation size O; None means F.
 
         Raises:
             ValueError: The shapes differ, or a scale or the bound is not above 0.
@@ -42,7 +42,8 @@ class ObservationScale:
             raise ValueError("observation_scale must be above 0 everywhere")
         if not (math.isfinite(bound) and bound > 0):
             raise ValueError(f"observation_clip is {bound}, expected a number above 0")
-        # Rows, bounds too: with equal shapes NumPy need not broadcast, see mlp.py.
+        # Everything, including the bounds, has row shape: with equal shapes NumPy need not
+        # broadcast.
         pixels = (0 if size is None else size - mean.size, 0)
         self._mean = np.pad(mean.astype(np.float32), pixels)[np.newaxis]
         self._scale = np.pad(scale.astype(np.float32), pixels, constant_values=1)[np.newaxis]
@@ -52,7 +53,7 @@ class ObservationScale:
 
     @property
     def size(self) -> int:
-        """Numbers of an observation, O."""
+        """Observation size, O."""
         return self._mean.size
 
     def apply(self, observation: Float32, *, out: Float32) -> Float32:

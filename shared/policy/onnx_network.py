@@ -1,10 +1,10 @@
-"""A network that somebody else built, as an ONNX graph, run by onnxruntime.
+"""A third-party network as an ONNX graph, run by onnxruntime.
 
-A policy whose blocks are not ours travels as such a graph: `observation` [N, *obs] float32 in,
-`outputs` [N, H] float32 out. A graph is data. It is refused unless all of it is in the message and
-every operator is one of ONNX's own, without loops and branches.
+A policy without Nitro's blocks travels as such a graph: `observation` [N, *obs] float32 in,
+`outputs` [N, H] float32 out. A graph is data. It is refused unless it is self-contained and uses
+only standard ONNX operators, without loops and branches.
 
-Needs the packages onnx and onnxruntime, which only actors of such policies have to have.
+Needs the packages onnx and onnxruntime, which only actors of such policies require.
 
 Legend: `N` rows, `H` network outputs.
 """
@@ -20,18 +20,18 @@ from shared.policy.numpy_network import Float32, Forward
 
 INPUT, OUTPUT = "observation", "outputs"
 INSTALL = "pip install 'nitro-rl[export]'"
-"""Where onnx or onnxruntime is missing."""
+"""Remedy if onnx or onnxruntime is missing."""
 _OWN_DOMAINS = ("", "ai.onnx")
 
 
 class OnnxNetwork:
-    """A session of onnxruntime on one thread."""
+    """A single-threaded onnxruntime session."""
 
     def __init__(self, block: Graph, graph: bytes) -> None:
         """Load the graph and run it once.
 
         Raises:
-            PolicyError: It is no graph from the block's observations to its outputs, or onnx or
+            PolicyError: The graph does not map the block's observations to its outputs, or onnx or
                 onnxruntime is not installed.
         """
         self.input_shape = block.observation_shape
@@ -60,7 +60,7 @@ class OnnxNetwork:
         """Return a function that computes outputs [N, H] for `num_rows` inputs.
 
         Inputs are [N, *obs], images as numbers from 0 to 255. The function writes into its second
-        argument, and returns that.
+        argument and returns it.
         """
 
         def forward(inputs: NDArray[Any], out: Float32) -> Float32:
@@ -89,10 +89,10 @@ def _session(graph: bytes) -> Any:
 
 
 def _require_plain(graph: bytes) -> None:
-    """Do nothing if a graph consists of plain operators, and of nothing outside of it.
+    """Check that a graph is self-contained and uses only plain operators.
 
     Raises:
-        PolicyError: It does not.
+        PolicyError: It fails the check.
     """
     import onnx
 

@@ -2,10 +2,10 @@
 
 `lstm` is Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997, with
 forget gates; `gru` is Cho et al., EMNLP 2014, in the form of torch and cuDNN, whose reset gate
-follows the product. Weights are laid out as torch's, the input's columns before the state's, with
-one bias where torch adds two.
+follows the product. Weights have torch's layout, with the input's columns before the state's, but
+one bias instead of torch's two.
 
-A state is zeros when an episode begins. One formula serves NumPy and torch.
+The state is zero when an episode begins. One formula serves NumPy and torch.
 
 Legend: `N` rows; `I` inputs; `U` units; `G` gates times units; `S` numbers of a state: the units'
 outputs, and of an LSTM its cells behind them.
@@ -17,12 +17,12 @@ from typing import Any, Literal
 Cell = Literal["lstm", "gru"]
 GATES: dict[Cell, int] = {"lstm": 4, "gru": 3}
 CELLS: tuple[Literal["none"] | Cell, ...] = ("none", "lstm", "gru")
-"""Values that a policy's metadata may have."""
+"""Values of `recurrent` in a policy's metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrent:
-    """Recurrent units; the block behind them sees their outputs."""
+    """Recurrent units; the next block receives their outputs."""
 
     cell: Cell
     inputs: int
@@ -30,17 +30,17 @@ class Recurrent:
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
-        """[G, I + U]: by torch's order of gates, i f g o or r z n."""
+        """[G, I + U], with torch's order of gates: i f g o or r z n."""
         return (GATES[self.cell] * self.units, self.inputs + self.units)
 
     @property
     def state_size(self) -> int:
-        """Numbers of a state, S."""
+        """Size of a state, S."""
         return self.units * (2 if self.cell == "lstm" else 1)
 
     @property
     def keeping(self) -> slice:
-        """Where the bias of the gates is that keep what is remembered where they are open."""
+        """Slice of the bias for the gates that preserve the state when open."""
         return slice(self.units, 2 * self.units)
 
     def following(self, xp: Any, given: Any, recalled: Any, state: Any) -> Any:
@@ -48,8 +48,8 @@ class Recurrent:
 
         Args:
             xp: `numpy` or `torch`, whose functions take these arrays.
-            given: The input times its columns of the weight, and the bias # [N, G]
-            recalled: The outputs of the state times the others # [N, G]
+            given: Product of the input and its weight columns, plus the bias # [N, G]
+            recalled: Product of the state's outputs and the other weight columns # [N, G]
             state: # [N, S]
         """
         units = self.units
@@ -71,7 +71,7 @@ def _sigmoid(xp: Any, values: Any) -> Any:
 
 
 def sequence_length(num_samples: int, longest: int) -> int:
-    """Return the longest sequences, up to `longest` steps, that samples can be cut into.
+    """Return the largest length, up to `longest` steps, of equal sequences of all samples.
 
     >>> sequence_length(2048, 32), sequence_length(2044, 32), sequence_length(7, 32)
     (32, 28, 7)

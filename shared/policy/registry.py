@@ -1,4 +1,4 @@
-"""Networks and distributions beside Nitro's own, by the names that jobs and policies use."""
+"""Networks and distributions in addition to Nitro's own, by the names used in jobs and policies."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,10 @@ from shared.policy.blocks import Block
 from shared.policy.formulas import FormulaHead
 
 Network = Callable[[tuple[int, ...], int], tuple[Block, ...]]
-"""Returns the blocks from observations of a shape to so many outputs, a dense layer last."""
+"""Takes an observation shape and a number of outputs; returns blocks, a dense layer last."""
 
 NETWORKS: dict[str, Network] = {}
-"""What `hyperparameters.network` may name. The value function has the same blocks, with one
+"""Further values of `hyperparameters.network`. The value function has the same blocks, with one
 output."""
 HEADS: dict[str, FormulaHead] = {}
 """Distributions of continuous actions. A model of hyper-parameters names one as its

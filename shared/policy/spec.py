@@ -1,13 +1,14 @@
-"""A policy as data: its blocks, and what the last one's outputs are.
+"""A policy as data: its blocks, and the meaning of the last block's outputs.
 
-It follows from a job's hyper-parameters and environment, or is read from what was published:
-metadata (text by name) and the shapes of the arrays. The learner builds its network from it, actors
-theirs, `nitro export` its graph, and admission counts its weights. Nothing here needs NumPy.
+It follows from a job's hyper-parameters and environment, or is read from a published policy: its
+metadata (text by name) and the shapes of its arrays. The learner and actors build their networks
+from it, `nitro export` builds a graph, and admission counts its weights. This module does not need
+NumPy.
 
 Arrays: `policy.{i}.weight` and `policy.{i}.bias` of the layers i = 0, 1, ...; `log_std` [A] where
 the deviations are free; `observation_mean` [F] and `observation_scale` [F] where the last F numbers
-of observations are normalised, and then bounded to +- the metadata's `observation_clip`. A network
-that is none of ours is one array `policy.graph` in place of layers: the bytes of an ONNX graph.
+of observations are normalised, then clipped to +- the metadata's `observation_clip`. A third-party
+network has one array `policy.graph` in place of layers: the bytes of an ONNX graph.
 """
 
 import math
@@ -46,7 +47,7 @@ from shared.policy.registry import NETWORKS
 POLICY_FORMAT = "nitro-policy/1"
 
 GRAPH = "policy.graph"
-"""Array of a network that is none of ours."""
+"""Array name of a third-party network's graph."""
 
 LayersName = ImageNetworkName | Literal["mlp"]
 ACTION_MAPPINGS: tuple[ActionMapping, ...] = get_args(ActionMapping)
@@ -61,32 +62,32 @@ _IMAGE_SHAPES = re.compile(f"{_IMAGE}(;{_IMAGE}){{0,99}}")
 _NUMBERS = re.compile(f"0|{_SIZE}")
 _SHAPE = re.compile(rf"{_SIZE}(,{_SIZE}){{0,2}}")
 _MAX_NUMBERS = 2**22
-"""Of an observation or of outputs: an actor makes room for them before it has seen the graph."""
+"""Largest size of an observation or of outputs: actors allocate them before they load the graph."""
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySpec:
-    """A policy, but for its numbers."""
+    """A policy without its weights."""
 
     network: str
-    """A name of `ACTIVATIONS` or `NETWORKS`, or `onnx`."""
+    """A name in `ACTIVATIONS` or `NETWORKS`, or `onnx`."""
     blocks: tuple[Block, ...]
     head: Head
     observation_clip: float | None = None
-    """Bound of normalised observations; None where the network sees them as they are."""
+    """Bound of normalised observations; None without normalisation."""
     num_normalised: int = 0
-    """How many of an observation's last numbers are; the others are pixels."""
+    """How many of an observation's last numbers are normalised; the others are pixels."""
     action_mapping: ActionMapping = "rescale"
-    """How continuous actions reach the environment's bounds."""
+    """Mapping of continuous actions to the environment's bounds."""
 
     @classmethod
     def of(cls, environment: EnvironmentSpec, rule: Hyperparameters) -> Self:
-        """Return what a job's policy is.
+        """Return the spec of a job's policy.
 
         Raises:
-            ValueError: The observations are images that the network cannot take.
+            ValueError: The network cannot take the images in the observations.
         """
         observation = environment.observation
         head = replace(Head.of(environment.action, rule), masked=environment.mask_size > 0)
@@ -112,11 +113,11 @@ class PolicySpec:
 
     @classmethod
     def read(cls, metadata: Mapping[str, str], shapes: Shapes) -> Self:
-        """Return what a published policy is; all of it is held against the arrays' shapes.
+        """Return the spec of a published policy, checked against the shapes of its arrays.
 
         Raises:
-            PolicyError: The metadata names something unknown, or an array is missing, unknown or
-                of another shape.
+            PolicyError: The metadata has an unknown value, or an array is missing, unknown or of
+                the wrong shape.
         """
         expect(metadata, "format", (POLICY_FORMAT,))
         network = expect(metadata, "network", (*ACTIVATIONS, "onnx", *NETWORKS))
@@ -152,22 +153,22 @@ class PolicySpec:
 
     @property
     def layers(self) -> list[Layer]:
-        """The blocks that have parameters."""
+        """Blocks with parameters."""
         return layers_of(self.blocks)
 
     @property
     def recurrent(self) -> Recurrent | None:
-        """The block that has a state; None where outputs follow from the observation alone."""
+        """The recurrent block; None if outputs depend on the observation alone."""
         return next((block for block in self.blocks if isinstance(block, Recurrent)), None)
 
     @property
     def state_size(self) -> int:
-        """Numbers of a recurrent state; 0 without one."""
+        """Size of the recurrent state; 0 without one."""
         return self.recurrent.state_size if self.recurrent else 0
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Of one observation: (F,), or (channels, height, width) of an image."""
+        """Shape of one observation: (F,), or (channels, height, width) of an image."""
         first = self.blocks[0]
         if isinstance(first, Graph):
             return first.observation_shape
@@ -180,7 +181,7 @@ class PolicySpec:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of all arrays, by name."""
+        """Shapes of all arrays, by name."""
         found: dict[str, tuple[int, ...]] = {}
         for i, layer in enumerate(self.layers):
             found[f"policy.{i}.weight"] = layer.weight_shape
@@ -196,7 +197,7 @@ class PolicySpec:
 
     @property
     def num_weights(self) -> int:
-        """Numbers that are learned by gradients."""
+        """Number of trainable weights."""
         return sum(
             math.prod(shape)
             for name, shape in self.shapes.items()
@@ -204,10 +205,10 @@ class PolicySpec:
         )
 
     def require(self, shapes: Shapes) -> None:
-        """Do nothing if these are the arrays' shapes.
+        """Check the shapes of arrays.
 
         Raises:
-            PolicyError: They are not.
+            PolicyError: A shape is not the spec's.
         """
         expected = self.shapes
         if shapes.keys() != expected.keys():
@@ -224,7 +225,7 @@ class PolicySpec:
             raise PolicyError(f"observations of shape {seen} end with no mask of {outputs} choices")
 
     def metadata(self) -> dict[str, str]:
-        """Return what a published policy says of its network."""
+        """Return the metadata of a published policy."""
         hidden = [block for block in self.blocks[:-1] if isinstance(block, Dense)]
         first = self.blocks[0]
         said = {"format": POLICY_FORMAT, "network": self.network, "activation": "relu"}
@@ -250,7 +251,7 @@ def _chosen(
     """Return the name and the blocks of a job's network.
 
     Raises:
-        ValueError: The observations have images that the network cannot take.
+        ValueError: The network cannot take an image in the observations.
     """
     numbers = math.prod(observation.shape)
     if isinstance(rule, CommonHyperparameters) and rule.network:
@@ -286,7 +287,7 @@ def _chosen(
 
 
 def sized_metadata(network: str, shape: tuple[int, ...], outputs: int) -> dict[str, str]:
-    """Return what a published policy says of a network that its sizes make, or its graph is."""
+    """Return a published policy's metadata for a network defined by its sizes or by a graph."""
     said = {"network": network, "observation_shape": _listed(shape)}
     return {**said, "num_outputs": str(outputs)}
 
@@ -296,10 +297,10 @@ def _listed(sizes: tuple[int, ...]) -> str:
 
 
 def _graph(metadata: Mapping[str, str], shapes: Shapes) -> Graph:
-    """Return the block of a published network that is none of ours.
+    """Return the block of a published third-party network.
 
     Raises:
-        PolicyError: The metadata or the arrays say none.
+        PolicyError: The metadata or the arrays do not describe one.
     """
     shape, outputs = (metadata.get(name, "") for name in ("observation_shape", "num_outputs"))
     if not _SHAPE.fullmatch(shape):
@@ -317,7 +318,7 @@ def _graph(metadata: Mapping[str, str], shapes: Shapes) -> Graph:
 
 
 def _num_numbers(first: Block) -> int:
-    """Return how many numbers of an observation are no pixels."""
+    """Return how many numbers of an observation are not pixels."""
     if isinstance(first, Dense):
         return first.inputs
     return first.numbers if isinstance(first, Parts) else 0
@@ -336,7 +337,7 @@ def _blocks(
     """Return the blocks of a published network, given its layers' shapes.
 
     Raises:
-        PolicyError: The metadata says none.
+        PolicyError: The metadata does not describe a network.
     """
     shapes = metadata.get("image_shapes")
     has_dense = network == "mlp" or shapes is not None
@@ -376,10 +377,10 @@ def _blocks(
 
 
 def _parts(network: LayersName, shapes: str, numbers: str) -> Parts:
-    """Return the block of several images and numbers.
+    """Return the block of several images and plain numbers.
 
     Raises:
-        ValueError: The texts say none.
+        ValueError: The texts do not describe one.
     """
     if network not in CONV_NETWORKS or not _IMAGE_SHAPES.fullmatch(shapes):
         raise PolicyError(

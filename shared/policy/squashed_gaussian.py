@@ -1,4 +1,4 @@
-"""Normal distributions squashed into (-1, 1): what SAC's policies act by.
+"""Normal distributions squashed into (-1, 1), as in SAC.
 
 Legend: `...` any leading axes, `A` action size, `H` network outputs.
 """
@@ -12,17 +12,17 @@ Float32 = NDArray[np.float32]
 Action = NDArray[np.float32] | NDArray[np.int64]
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
-"""Between these a tanh of the network's outputs puts the log-standard deviations, as in CleanRL."""
+"""Range of the log-standard deviations, onto which a tanh maps the network's outputs (CleanRL)."""
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _LARGEST = 1.0 - 2.0**-24
-"""Beyond it float32 knows nothing but 1, which no finite number is squashed to."""
+"""Largest float32 below 1; tanh maps no finite number to 1."""
 
 
 class SquashedGaussian:
-    """Independent normal dimensions, each through a tanh; the outputs are `mean | raw` (H = 2A).
+    """Independent normal variables, each through a tanh; the outputs are `mean | raw` (H = 2A).
 
-    Before a policy has learned anything its actions may be drawn uniformly from [-1, 1] instead
-    (`uniform`): it then explores all of them alike. Its mode is the network's all the same.
+    An untrained policy may draw its actions uniformly from [-1, 1] instead (`uniform`), to explore
+    all actions equally. Its mode is still the network's.
     """
 
     num_choices = None
@@ -38,7 +38,7 @@ class SquashedGaussian:
         return np.zeros((*shape, self._size), np.float32)
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
-        """Draw normal noise [*shape, A], or the actions themselves where they are uniform."""
+        """Draw normal noise [*shape, A], or the actions themselves if they are uniform."""
         if self._uniform:
             return rng.uniform(-1.0, 1.0, (*shape, self._size)).astype(np.float32)
         return rng.standard_normal((*shape, self._size), dtype=np.float32)
@@ -54,12 +54,12 @@ class SquashedGaussian:
         np.tanh(out, out=out)
 
     def mode(self, outputs: Float32) -> Float32:
-        """Return the actions of the means: not quite the densest, but what everybody evaluates."""
+        """Return the squashed means: not the exact mode, but the usual choice for evaluation."""
         squashed: Float32 = np.tanh(outputs[..., : self._size])
         return squashed
 
     def log_prob(self, outputs: Float32, action: Action) -> Float32:
-        """Return log-densities, computed in float64; actions of 1 count as just below it."""
+        """Return log-densities, computed in float64; an action of 1 counts as just below 1."""
         if self._uniform:
             return np.full(outputs.shape[:-1], -self._size * math.log(2.0), np.float32)
         squashed = np.clip(action.astype(np.float64), -_LARGEST, _LARGEST)
