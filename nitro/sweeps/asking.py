@@ -1,4 +1,4 @@
-"""From the options of `nitro sweep` to the fields of a sweep. Pure."""
+"""Turns the options of `nitro sweep` into the fields of a sweep. Pure."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from nitro.sweeps.spec import parse_vary
 
 
 def varied(texts: Sequence[str]) -> dict[str, JsonValue]:
-    """Return the values of each field that `--vary` names.
+    """Return the values of each `--vary` field.
 
     Raises:
-        CommandError: A field is given twice, or a text has a wrong form.
+        CommandError: A field is given twice, or a text is malformed.
     """
     found: dict[str, JsonValue] = {}
     for text in texts:
@@ -27,10 +27,10 @@ def varied(texts: Sequence[str]) -> dict[str, JsonValue]:
 def job_fields(
     assignments: Sequence[str], *, algorithm: str | None, preset: str | None
 ) -> dict[str, JsonValue]:
-    """Return the fields that all jobs have.
+    """Return the common fields of all jobs.
 
     Raises:
-        CommandError: An assignment has a wrong form.
+        CommandError: An assignment is malformed.
     """
     fields: dict[str, JsonValue] = {}
     for text in assignments:

@@ -49,7 +49,7 @@ class SweepFolder:
         return self.path / "optuna.journal"
 
     def exists(self) -> bool:
-        """Whether the sweep was ever started."""
+        """Whether the sweep was started."""
         return (self.path / "sweep.json").is_file()
 
     def begin(self, asked: Asked, rows: Sequence[Row]) -> None:
@@ -115,7 +115,7 @@ class SweepFolder:
         """Take the lock to run the sweep.
 
         Raises:
-            CommandError: Another one does.
+            CommandError: Another command holds it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("ab") as lock:
@@ -145,7 +145,7 @@ class SweepFolder:
         self._stop_file.touch()
 
     def asked_to_stop(self) -> bool:
-        """Whether somebody did."""
+        """Whether the stop was requested."""
         return self._stop_file.exists()
 
     @property
@@ -166,7 +166,7 @@ class SweepFolder:
 
 
 def sweep_names(runs_dir: Path) -> list[str]:
-    """Return the names of the sweeps in a folder of runs, the newest last."""
+    """Return the names of the sweeps in a folder of runs, newest last."""
     found = (runs_dir / SWEEPS).glob("*/sweep.json")
     return [path.parent.name for path in sorted(found, key=lambda path: path.stat().st_mtime)]
 

@@ -29,10 +29,11 @@ def expand(spec: SweepSpec, *, runs_dir: Path = RUNS) -> list[Row]:
 
     Args:
         spec: The sweep; not a search.
-        runs_dir: Where runs are that a scaling policy names.
+        runs_dir: Folder of the runs that a scaling policy names.
 
     Raises:
-        CommandError: A job is wrong, two settings have one name, or there are too many rows.
+        CommandError: A job is invalid, two settings have the same name, or there are too many
+            rows.
     """
     settings = settings_of(spec)
     number = len(spec.seeds) * len(spec.environments) * len(settings)
@@ -47,7 +48,7 @@ def expand(spec: SweepSpec, *, runs_dir: Path = RUNS) -> list[Row]:
 
 
 def settings_of(spec: SweepSpec) -> dict[str, Fields]:
-    """Return the fields of each setting by its name: the named ones times what is varied."""
+    """Return the fields of each setting by name: named settings times varied values."""
     named = spec.settings or {"": {}}
     found: dict[str, Fields] = {}
     for (name, fields), varied in itertools.product(named.items(), [*_combinations(spec.vary)]):
@@ -59,7 +60,7 @@ def settings_of(spec: SweepSpec) -> dict[str, Fields]:
 
 
 def label(fields: Mapping[str, JsonValue]) -> str:
-    """Name values by the last part of their path.
+    """Label values by the last part of their paths.
 
     >>> label({"hyperparameters.learning_rate": 0.0003, "preset": "paper"})
     'learning_rate=0.0003, preset=paper'

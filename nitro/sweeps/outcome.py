@@ -28,15 +28,15 @@ def outcome_of(client: NitroClient, job: Job, *, end_steps: int | None) -> Outco
 
     Args:
         client: Its API.
-        job: As it has ended.
-        end_steps: Steps with which it is done; None where its rounds say so. The first evaluation
-            after that many is the last that counts, however far the job went.
+        job: The ended job.
+        end_steps: Steps that complete the job; None if its rounds do. The first evaluation after
+            them is the last that counts, even if the job continued.
     """
     records = RoundFeed(client, job.job_id).fetch()
     cost = client.cost(job.job_id)
     points, last = _points(job, records), job.progress.last_return
-    # The evaluation at the end is no part of a round: only the job tells what it was.
-    # That of a job that was cut depends on when it was, so it does not count.
+    # The final evaluation belongs to no round; only the job has it. The final evaluation of an
+    # interrupted job depends on the time of the stop, so it does not count.
     evaluated = bool(records) and records[-1].plan.num_evaluations > 0
     if last is not None and evaluated and not was_cut(job):
         points.append(Point(float(job.progress.env_steps), last))
@@ -53,10 +53,9 @@ def outcome_of(client: NitroClient, job: Job, *, end_steps: int | None) -> Outco
 
 
 def has_reached(client: NitroClient, job: Job, env_steps: float) -> bool:
-    """Whether a job that goes on has an evaluation after at least so many steps.
+    """Whether a running job has an evaluation after at least this many steps.
 
-    It is one of a round, not of the job's end. So what it says does not depend on when the job is
-    stopped.
+    It belongs to a round, not to the job's end, so it does not depend on the time of the stop.
     """
     if job.progress.env_steps < env_steps:
         return False

@@ -1,4 +1,4 @@
-"""The picture of a sweep: a panel of curves for each environment, and the last returns below."""
+"""The picture of a sweep: a panel of curves per environment, and the final returns below."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,21 +14,21 @@ from nitro.sweeps.rows import Row
 from nitro.sweeps.statistics import interquartile_band
 
 _POINTS = 100
-"""Places along a band."""
+"""Points along a band."""
 _ACROSS = 4
-"""Panels beside each other."""
+"""Panels per row."""
 
 
 def draw_sweep(rows: Sequence[Row], found: Results, target: Path) -> Path:
-    """Draw returns by steps, a band a setting, and return where the picture lies.
+    """Plot returns by steps with a band per setting, and return the picture's path.
 
     Args:
-        rows: The sweep's.
-        found: What they came to.
+        rows: The sweep's rows.
+        found: Their results.
         target: A .png, .pdf or .svg.
 
     Raises:
-        CommandError: No row has a return yet, or the file cannot be written.
+        CommandError: No row has a return, or the file cannot be written.
     """
     environments = [*dict.fromkeys(row.env_id for row in rows)]
     settings = [*dict.fromkeys(row.setting for row in rows if not _without_curve(row))]
@@ -62,7 +62,7 @@ def _draw(panel: Axes, rows: Sequence[Row], setting: str, colour: object) -> Non
     curves = [row.outcome.curve for row in rows if row.outcome is not None and row.outcome.curve]
     if not curves:
         return
-    # As far as every seed went: a mean over ever fewer seeds would jump where one ends.
+    # Only as far as every seed went: the mean would jump where a seed ends.
     begin = max(curve[0].env_steps for curve in curves)
     end = min(curve[-1].env_steps for curve in curves)
     grid = np.linspace(begin, end, _POINTS)

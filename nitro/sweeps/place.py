@@ -1,4 +1,4 @@
-"""Where a sweep's jobs are trained: its own local system, `nitro up`, or an API."""
+"""The place that trains a sweep's jobs: its own local system, `nitro up`, or an API."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -61,7 +61,7 @@ def is_here(folder: SweepFolder, api_url: str | None) -> bool:
 def require_environments(asked: Asked, runs_dir: Path, *, api_url: str | None) -> None:
     """Check that a new sweep's environments exist where it would train.
 
-    An API tells itself what it does not have.
+    An API reports unknown environments itself.
 
     Raises:
         CommandError: An environment is not on this machine.
@@ -82,10 +82,10 @@ def open_place(
     environment_packages: Sequence[str],
     tell: Callable[[str], object],
 ) -> Iterator[Api]:
-    """Connect to the API that is meant, or start a local system in the sweep's folder.
+    """Connect to the selected API, or start a local system in the sweep's folder.
 
     Raises:
-        CommandError: An environment is not here, or the system or API cannot be had.
+        CommandError: An environment is unknown here, or the system or API is unavailable.
     """
     if not is_here(folder, api_url):
         with open_api(folder.runs_dir, spec=None, api_url=api_url, tell=tell) as api:

@@ -39,17 +39,17 @@ class Priced(BaseModel):
     setting: str
     jobs: int
     env_steps: int | None
-    """Of each; None where actors decide how many a round has."""
+    """Steps of each; None if a round's steps depend on the number of actors."""
     minutes: float | None
-    """Of all on this machine, one after another; None where nobody can say."""
+    """Seconds of all on this machine, in sequence; None if unknown."""
     usd: float | None
-    """Of all, serverless with a learner on cores."""
+    """Dollars of all, serverless with a learner without a GPU."""
     reason: str = ""
-    """Why there is none."""
+    """Why there is no estimate."""
 
 
 class SweepPrice(BaseModel):
-    """A sweep before it is trained; the fields are keys of `--dry-run --json`."""
+    """A sweep's price before training; the fields are keys of `--dry-run --json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,9 +61,9 @@ class SweepPrice(BaseModel):
 
 
 def priced(rows: Sequence[Row], measure: Measure) -> list[Priced]:
-    """Return what rows would take, by environment and setting.
+    """Return the time and cost of rows, by environment and setting.
 
-    Jobs that differ in nothing that takes time are measured once.
+    Jobs that do not differ in time are measured once.
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -87,7 +87,7 @@ def priced(rows: Sequence[Row], measure: Measure) -> list[Priced]:
 def priced_search(
     spec: SweepSpec, search: SearchSpec, measure: Measure, *, runs_dir: Path
 ) -> list[Priced]:
-    """Return what a search would take, the jobs that pause at a rung for good considered."""
+    """Return the time and cost of a search, considering jobs that pause for good at a rung."""
     values = random_values(search, 0)
     row = row_of(spec, spec.environments[0], "trials", values, seed=0, runs_dir=runs_dir)
     (one,) = priced([row], measure)
@@ -109,7 +109,7 @@ def measure_here(spec: "JobSpec", steps: int) -> tuple[float, float]:
     """Measure a job on this machine, as `nitro plan` does.
 
     Raises:
-        CommandError: Its environment fails, or no way of the plan is serverless.
+        CommandError: The environment fails, or the plan has no serverless way.
     """
     from nitro.planning.command import planned
 
@@ -159,7 +159,7 @@ def _measured(spec: "JobSpec", steps: int | None, measure: Measure) -> tuple[flo
 
 
 def _shape(spec: "JobSpec") -> str:
-    """Return what of a job decides its time and its price."""
+    """Return the fields of a job that determine its time and price."""
     values = {k: v for k, v in spec.hyperparameters.items() if k not in _MEANINGLESS}
     alike = spec.model_copy(update={"seed": 0, "tags": (), "name": None, "hyperparameters": values})
     return alike.model_dump_json()

@@ -1,6 +1,6 @@
-"""A sweep's results: a line for each environment and setting, and comparisons of settings.
+"""A sweep's results: a line per environment and setting, and comparisons of settings.
 
-Returns of different environments cannot be averaged as they are. Over all environments they are
+Returns of different environments cannot be averaged directly. Comparisons over all environments use
 scores: 0 is the mean return of untrained policies, 1 the best interquartile mean of any setting.
 """
 
@@ -22,7 +22,7 @@ from nitro.sweeps.statistics import (
 )
 
 COUNTED: frozenset[RowStatus] = frozenset({"finished"})
-"""Rows whose returns count: those that were trained to their end."""
+"""Statuses of completed rows, whose returns count."""
 
 
 class Measured(BaseModel):
@@ -40,7 +40,7 @@ class Measured(BaseModel):
         return cls(value=estimate.value, low=estimate.low, high=estimate.high)
 
     def told(self, digits: int = 1) -> str:
-        """Return it as a cell of a table."""
+        """Format it as a table cell."""
         value, low, high = (f"{each:.{digits}f}" for each in (self.value, self.low, self.high))
         return f"{value} [{low}, {high}]"
 
@@ -53,16 +53,16 @@ class Group(BaseModel):
     env_id: str
     setting: str
     seeds: int
-    """Trained to their end."""
+    """Number of completed jobs."""
     jobs: int
     final_return: Measured | None
-    """Interquartile mean over seeds of each one's last evaluation."""
+    """Interquartile mean over seeds of the last evaluations."""
     best_return: float | None
-    """The highest last evaluation of a seed."""
+    """The highest last evaluation of any seed."""
     env_steps: int
-    """Of all jobs together."""
+    """Sum over all jobs."""
     wall_s: float
-    """In rounds, here, of all jobs together."""
+    """Time in rounds on this machine, summed over all jobs."""
     spent_usd: float
 
 
@@ -74,7 +74,7 @@ class Overall(BaseModel):
     setting: str
     score: Measured
     improvement: Measured | None
-    """Probability that its run beats a run of the first setting."""
+    """Probability that a run of it beats a run of the first setting."""
 
 
 class Tried(BaseModel):
@@ -85,7 +85,7 @@ class Tried(BaseModel):
     trial: int
     setting: str
     mark: float | None
-    """Environment steps of the rung where it paused for good; None: it came to its end."""
+    """Environment steps of the rung where it paused for good; None if it was completed."""
     final_return: float | None
     """Interquartile mean over seeds, at its rung or end."""
     spent_usd: float
@@ -99,17 +99,17 @@ class Results(BaseModel):
     name: str
     groups: list[Group]
     overall: list[Overall]
-    """Empty unless every setting has a run that was trained to its end on every environment."""
+    """Empty unless every setting has a completed run on every environment."""
     trials: list[Tried]
-    """Of a search, the best first."""
+    """Trials of a search, best first."""
     spent_usd: float
     budget_usd: float | None
     unfinished: list[tuple[str, RowStatus, str]]
-    """Rows that do not count: keys, statuses and reasons."""
+    """Keys, statuses and reasons of rows that do not count."""
 
 
 def results(name: str, rows: Sequence[Row], *, budget_usd: float | None) -> Results:
-    """Sum rows up."""
+    """Summarise rows."""
     spent_usd = sum(row.spent_usd for row in rows)
     searched, rows = rows, [row for row in rows if row.trial is None or row.final]
     environments = [*dict.fromkeys(row.env_id for row in rows)]
@@ -137,7 +137,7 @@ def results(name: str, rows: Sequence[Row], *, budget_usd: float | None) -> Resu
 
 def _trials(rows: Sequence[Row]) -> list[Tried]:
     trials = trials_of(rows)
-    # Those that came further are better: they were promoted for it.
+    # Trials with more steps rank higher, because they were promoted.
     ranked = sorted(trials, key=lambda each: (-each.mark, -each.value, each.index))
     return [
         Tried(
@@ -152,7 +152,7 @@ def _trials(rows: Sequence[Row]) -> list[Tried]:
 
 
 def final_returns(rows: Sequence[Row]) -> Array:
-    """Return the last evaluation of each row that was trained to its end."""
+    """Return the last evaluation of each completed row."""
     found = [row.outcome.final_return for row in rows if row.status in COUNTED and row.outcome]
     return np.array([value for value in found if value is not None], dtype=float)
 
@@ -205,7 +205,7 @@ def _overall(
 
 
 def _ends(rows: Sequence[Row], env_id: str, finals: Sequence[Array]) -> tuple[float, float]:
-    """Return the returns of an environment that have the scores 0 and 1."""
+    """Return an environment's returns with scores 0 and 1."""
     firsts = [row.outcome.first_return for row in rows if row.env_id == env_id and row.outcome]
     untrained = [value for value in firsts if value is not None]
     best = max(float(interquartile_mean(each)) for each in finals)

@@ -25,7 +25,7 @@ class Point(NamedTuple):
 
 
 def reached(curve: Sequence[Point], env_steps: float) -> bool:
-    """Whether a curve has an evaluation after at least so many steps."""
+    """Whether a curve has an evaluation after at least this many steps."""
     return bool(curve) and curve[-1].env_steps >= env_steps
 
 
@@ -35,17 +35,17 @@ class Outcome(Message):
     rounds: Count
     env_steps: Count
     curve: tuple[Point, ...] = ()
-    """Evaluations, or means of the last 100 training episodes where nothing was evaluated."""
+    """Evaluations, or means of the last 100 training episodes without evaluations."""
     spent_usd: Number = 0.0
-    """As on AWS."""
+    """Projected cost on AWS."""
     reserved_usd: Number = 0.0
-    """Dollars reserved beyond that: launches that were cut short may still be billed."""
+    """Dollars reserved in addition: interrupted launches may still be billed."""
     wall_s: Number = 0.0
-    """In rounds, here."""
+    """Time in rounds on this machine."""
 
     @property
     def first_return(self) -> float | None:
-        """The first evaluation: of a policy that has not learned."""
+        """The first evaluation, of the untrained policy."""
         return self.curve[0].mean_return if self.curve else None
 
     @property
@@ -54,7 +54,7 @@ class Outcome(Message):
         return self.curve[-1].mean_return if self.curve else None
 
     def return_at(self, env_steps: float) -> float | None:
-        """Return the first evaluation after at least so many steps, or else the last one."""
+        """Return the first evaluation after at least this many steps, or else the last one."""
         later = (point.mean_return for point in self.curve if point.env_steps >= env_steps)
         return next(later, self.final_return)
 
@@ -66,32 +66,32 @@ class Row(Message):
     setting: str
     seed: Count
     spec: JobSpec
-    """Without its budget, which is allotted when it begins."""
+    """The job without its budget, which is allotted at the start."""
     status: RowStatus = "waiting"
     reason: str = ""
     """Why it failed, did not start or ended early."""
     job_id: JobId | None = None
     cap_usd: PositiveFloat | None = None
-    """The job's own budget, from the sweep's; None where nothing is capped."""
+    """The job's share of the sweep's budget; None without a cap."""
     refused_usd: Number = 0.0
-    """The largest share of the budget with which it could not begin or go on."""
+    """The largest share of the budget that was too small to start or resume it."""
     attempt: Count = 0
-    """Submissions that were refused for their budget."""
+    """Number of submissions refused for their budget."""
     pause_steps: PositiveFloat | None = None
-    """Environment steps of the rung at which it pauses."""
+    """Environment steps of its next rung."""
     end_steps: Count | None = None
-    """Environment steps with which it is done, where its rounds do not say so."""
+    """Environment steps that complete it, if its rounds do not."""
     trial: Count | None = None
-    """Of a search; finalists have that of the trial whose values they have."""
+    """Trial of a search; a finalist has the trial of its values."""
     values: dict[str, JsonValue] = {}
-    """Of a trial: what was drawn, by dotted path."""
+    """A trial's drawn values by dotted path."""
     final: bool = False
     """Whether it is a finalist's fresh seed."""
     outcome: Outcome | None = None
 
     @property
     def key(self) -> str:
-        """Names it in its sweep."""
+        """Its unique name in the sweep."""
         return f"{self.env_id}/{self.setting}/{self.seed}"
 
     @property
@@ -101,5 +101,5 @@ class Row(Message):
 
     @property
     def most_usd(self) -> float:
-        """The most that it may cost, with bills that may still come."""
+        """The most that it may cost, including outstanding bills."""
         return self.spent_usd + (0.0 if self.outcome is None else self.outcome.reserved_usd)

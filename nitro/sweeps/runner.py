@@ -23,17 +23,17 @@ _BUDGET = ("stop.budget_usd:", "budget_usd:")
 _AWAY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
 
 Plan = Callable[[list[Row]], list[Row]]
-"""Returns the rows there are to be now: a search adds and promotes some."""
+"""Returns the next state of the rows: a search adds and promotes some."""
 
 
 class View(Protocol):
     """Shows a sweep while it runs."""
 
     def show(self, rows: Sequence[Row], jobs: Mapping[str, Job]) -> None:
-        """Show how the rows stand; `jobs` are those of open rows by their keys."""
+        """Show the status of the rows; `jobs` are the open rows' jobs by key."""
 
     def note(self, text: str) -> None:
-        """Tell something once."""
+        """Show a message once."""
 
 
 class Runner:
@@ -41,16 +41,16 @@ class Runner:
 
     Args:
         client: The API.
-        folder: The sweep's.
-        places: Jobs at once.
-        budget_usd: The most that all may cost; None for no cap.
+        folder: The sweep's folder.
+        places: Most concurrent jobs.
+        budget_usd: Cap on the cost of all jobs; None for no cap.
         plan: Adds and promotes rows.
-        view: Is told how they stand.
-        begun: Told the id of each job that was submitted.
-        finished: Told each row whose job is done, with the job, before that is written.
-        check: Raises if the API cannot do its work any more.
-        asked: Whether somebody wants the sweep to stop.
-        pause: Waits for so many seconds, or less.
+        view: Shows the rows.
+        begun: Called with the id of each submitted job.
+        finished: Called with each finished row and its job, before that is written.
+        check: Raises if the API no longer works.
+        asked: Whether a stop was requested.
+        pause: Waits for at most this many seconds.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Runner:
         self._rows: list[Row] = []
         self._jobs: dict[str, Job] = {}
         self._told: set[str] = set()
-        """Keys of rows whose jobs were told to stop."""
+        """Keys of rows whose jobs were asked to stop."""
 
     def run(self) -> list[Row]:
-        """Run all rows to their ends, or stop them if that is asked for; return them."""
+        """Run all rows to their ends, or until a stop is requested; return them."""
         self._rows = [self._revived(row) for row in self._folder.rows()]
         failing_since: float | None = None
         while True:
@@ -106,7 +106,7 @@ class Runner:
             self._pause(_LOOK_S)
 
     def _step(self) -> bool:
-        """Look at every job, begin others; return whether there is anything left to wait for."""
+        """Update every open job and start others; return whether anything is left to wait for."""
         asked = self._asked()
         for index, row in enumerate(self._rows):
             if row.status == "open":
@@ -137,7 +137,7 @@ class Runner:
             self._told.add(row.key)
 
     def _begin_some(self) -> None:
-        """Begin, or go on with, as many rows as there are places and money for."""
+        """Start or resume as many rows as places and money allow."""
         while True:
             free = self._places - sum(row.status == "open" for row in self._rows)
             waiting = [i for i, row in enumerate(self._rows) if row.status == "waiting"]
@@ -157,7 +157,7 @@ class Runner:
         return share_usd(self._budget_usd, self._rows, places=places)
 
     def _begin(self, index: int, share: float | None) -> None:
-        """Begin a row or go on with it."""
+        """Start or resume a row."""
         row = self._rows[index]
         cap: float | None = None
         if share is not None and self._budget_usd is not None:
@@ -191,7 +191,7 @@ class Runner:
         self._begun(job.job_id)
 
     def _resume(self, index: int, job_id: str, *, before: Row) -> None:
-        """Go on with a row's job, unless it goes on or has come to its end without that."""
+        """Resume a row's job, unless it is running or complete."""
         job = self._client.get(job_id)
         if job.status not in FINISHED or not job.can_go_on or made_all_rounds(job):
             return
@@ -203,7 +203,7 @@ class Runner:
             self._refused(index, before, error, share=(cap or 0.0) - before.most_usd)
 
     def _refused(self, index: int, before: Row, error: ApiError, *, share: float) -> None:
-        """Note why a row's job cannot begin or go on; with more of the budget it may."""
+        """Record why a row's job cannot start or resume; a larger share of the budget may help."""
         if error.problem.status in _AWAY:
             raise error
         if str(error).startswith(_BUDGET):
@@ -212,13 +212,13 @@ class Runner:
             self._set(index, status="failed", reason=str(error))
 
     def _unaffordable(self, index: int, before: Row, share: float, *, reason: str) -> None:
-        """Let a row wait for more money: the budget does not bear so many jobs at once."""
+        """Let a row wait for more money: the budget is too small for this many concurrent jobs."""
         self._rows[index] = before
         self._set(index, status="waiting", refused_usd=share, reason=reason)
         self._places = max(1, self._places - 1)
 
     def _close(self, index: int, job: Job) -> None:
-        """Note how a row's job has ended."""
+        """Record the end of a row's job."""
         row = self._rows[index]
         self._jobs.pop(row.key, None)
         if job.status == "failed" and (job.error or "").startswith(_BUDGET):
@@ -234,7 +234,7 @@ class Runner:
             told = (job.error or job.stop_reason or "failed").splitlines()
             self._set(index, status="failed", **ended | {"reason": told[0]})
         elif job.stop_reason == "budget" and not made_all_rounds(job):
-            # It needs more than it left of its cap.
+            # It needs more than the rest of its cap.
             left = max(0.0, job.spec.stop.budget_usd - outcome.spent_usd - outcome.reserved_usd)
             why = f"its cap of {job.spec.stop.budget_usd:.4f} USD is used up"
             self._set(index, status="waiting", refused_usd=left, **ended | {"reason": why})
@@ -245,7 +245,7 @@ class Runner:
             self._set(index, status=status, **ended)
 
     def _revived(self, row: Row) -> Row:
-        """Return a row as it goes on in this process."""
+        """Return a row for continuation in this process."""
         if row.status in ("stopped", "failed", "budget", "not started"):
             return row.model_copy(update={"status": "waiting", "refused_usd": 0.0, "reason": ""})
         if row.status != "open" or row.job_id is None:
@@ -253,13 +253,13 @@ class Runner:
         job = self._client.get(row.job_id)
         if job.status != "stopped" or job.stop_reason != "user":
             return row
-        # It was told to stop before this process: at its mark, or by Ctrl-C.
+        # An earlier process asked it to stop: at its rung, or after Ctrl-C.
         outcome = outcome_of(self._client, job, end_steps=row.end_steps)
         cut = _ended(row, job, outcome) == "stopped"
         return row.model_copy(update={"status": "waiting"}) if cut else row
 
     def _ended(self) -> list[Row]:
-        """Say of rows that wait, unless they were asked to stop, that no money is left for them."""
+        """Mark waiting rows, unless they were asked to stop, as out of budget."""
         if not self._asked():
             for index, row in enumerate(self._rows):
                 if row.status == "waiting":
@@ -267,7 +267,7 @@ class Runner:
         return self._rows
 
     def _set(self, index: int, **changes: object) -> None:
-        """Change a row, and write all down."""
+        """Change a row, and write all rows."""
         row = self._rows[index]
         self._rows[index] = row.model_copy(update=changes)
         self._folder.write(self._rows)
@@ -276,9 +276,9 @@ class Runner:
 
 
 def _ended(row: Row, job: Job, outcome: Outcome) -> RowStatus:
-    """Return how a row stands whose job came to its end, or was told to stop.
+    """Return the status of a row whose job has ended or was asked to stop.
 
-    A job that went on to its end beyond the rung of its row is paused there like any other.
+    A job that was completed beyond its row's rung is paused there like any other.
     """
     if row.pause_steps is not None and reached(outcome.curve, row.pause_steps):
         return "paused"

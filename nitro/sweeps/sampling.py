@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _STUDY = "nitro"
 _INDEX = "nitro_trial"
-"""Attribute of Optuna's trials: which of ours it is."""
+"""Attribute of Optuna's trials: the index of ours."""
 _DIGITS = 4
-"""Of values drawn at random: more say nothing."""
+"""Significant digits of random values; more have no meaning."""
 
 
 def require_optuna() -> None:
-    """Refuse where Optuna is not installed.
+    """Check that Optuna is installed.
 
     Raises:
         CommandError: It is not; says how to install it.
@@ -52,20 +52,20 @@ class Told:
     values: Mapping[str, JsonValue]
     value: float
     mark: float
-    """Environment steps of the rung where it paused for good; infinite if it came to its end."""
+    """Environment steps of the rung where it paused for good; infinite if it was completed."""
 
 
 def proposed_values(
     search: SearchSpec, journal: Path, indices: Sequence[int], told: Sequence[Told]
 ) -> list[Fields]:
-    """Return the values that Optuna proposes for trials, knowing what earlier ones came to.
+    """Return Optuna's proposed values for trials, given the results of earlier trials.
 
-    Those that paused for good are pruned trials to it: below all others, and by their rungs.
+    Trials that paused for good count as pruned: they rank below all others, and by their rungs.
 
     Args:
-        search: What is looked for.
-        journal: Optuna's storage, where trials lie once they are over.
-        indices: Trials that are drawn now.
+        search: The search.
+        journal: Optuna's storage of finished trials.
+        indices: Trials to draw now.
         told: Earlier trials.
     """
     import optuna
@@ -80,7 +80,7 @@ def proposed_values(
     distributions = _distributions(search)
     found: list[Fields] = []
     for index in indices:
-        # A generator for each trial: a search that goes on draws what it would have drawn.
+        # A generator per trial: a resumed search draws the same values.
         asked.sampler = _sampler(search, index)
         found.append({**asked.ask(distributions).params})
     return found

@@ -1,6 +1,6 @@
 """A search: trials are sampled in batches, pause together at rungs, and the best resume exactly.
 
-    batch     drawn together; with TPE from what earlier batches came to
+    batch     drawn together; with TPE, given the results of earlier batches
     rung      all trials of a batch pause there; the best part of them is promoted
     finalist  the best of all trials, trained anew with seeds that no trial has had
 
@@ -27,14 +27,14 @@ _ACTIVE: frozenset[RowStatus] = frozenset({"waiting", "open", "stopped"})
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The rows of one set of values, a seed each."""
+    """The rows of one set of values, one per seed."""
 
     index: int
     rows: tuple[Row, ...]
 
     @property
     def is_active(self) -> bool:
-        """Whether one of its jobs has still to pause or end."""
+        """Whether one of its jobs has yet to pause or end."""
         return any(row.status in _ACTIVE for row in self.rows)
 
     @property
@@ -64,7 +64,7 @@ class SearchPlan:
         self._folder = folder
 
     def __call__(self, rows: list[Row]) -> list[Row]:
-        """Return the rows that there are to be now."""
+        """Return the next state of the rows."""
         search = self._search
         for begin in range(0, search.trials, search.batch_size):
             batch = range(begin, min(begin + search.batch_size, search.trials))
@@ -136,7 +136,7 @@ _NEW: Mapping[str, object] = {
 
 
 def trials_of(rows: Sequence[Row]) -> list[Trial]:
-    """Return the trials of a search, finalists left out."""
+    """Return the trials of a search, without finalists."""
     members: dict[int, list[Row]] = {}
     for row in rows:
         if row.trial is not None and not row.final:
@@ -145,12 +145,12 @@ def trials_of(rows: Sequence[Row]) -> list[Trial]:
 
 
 def best(trials: Sequence[Trial], number: int) -> list[Trial]:
-    """Return the trials with the highest returns, the best first; of equals the earlier."""
+    """Return the trials with the highest returns, best first; ties go to the earlier."""
     return sorted(trials, key=lambda trial: (-trial.value, trial.index))[:number]
 
 
 def promoted(rows: list[Row], paused: Sequence[Trial], search: SearchSpec) -> list[Row]:
-    """Return the rows with the best paused trials on their way to the next rung, or to the end."""
+    """Return the rows with the best paused trials promoted to the next rung, or to the end."""
     mark = paused[0].mark
     later = [rung for rung in search.rungs if rung > mark]
     going_on = best(paused, max(1, math.ceil(search.keep * len(paused))))
@@ -166,7 +166,7 @@ def promoted(rows: list[Row], paused: Sequence[Trial], search: SearchSpec) -> li
 
 
 def work(search: SearchSpec, total_steps: int) -> float:
-    """Return how many whole trials a search is worth, as rungs cut most of them short."""
+    """Return a search's work in whole trials, since rungs cut most of them short."""
     whole = 0.0
     for begin in range(0, search.trials, search.batch_size):
         left = min(search.batch_size, search.trials - begin)

@@ -72,10 +72,10 @@ class SearchSpec(Message):
 
 
 def searched(ranges: Sequence[str], *, rungs: str | None, **options: JsonValue) -> JsonValue:
-    """Return the fields of a search that options ask for; None where they ask for none.
+    """Return the fields of a search from its options; None without any.
 
     Raises:
-        CommandError: An option has a wrong form.
+        CommandError: An option is malformed.
     """
     fields: dict[str, JsonValue] = {}
     for text in ranges:
@@ -90,13 +90,13 @@ def searched(ranges: Sequence[str], *, rungs: str | None, **options: JsonValue) 
 
 
 def parse_range(text: str) -> tuple[str, dict[str, JsonValue]]:
-    """Read `FIELD=LOW:HIGH`, with `:log`, `:int` or both behind it.
+    """Parse `FIELD=LOW:HIGH`, followed by `:log`, `:int` or both.
 
     >>> parse_range("hyperparameters.learning_rate=1e-4:1e-2:log")
     ('hyperparameters.learning_rate', {'low': 0.0001, 'high': 0.01, 'log': True, 'whole': False})
 
     Raises:
-        CommandError: It is no such text.
+        CommandError: The text is malformed.
     """
     field, _, words = text.partition("=")
     low, _, rest = words.partition(":")

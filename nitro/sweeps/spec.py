@@ -16,12 +16,12 @@ from shared.contracts.job_spec import MAX_SEED
 from shared.contracts.message import Count, Message, PositiveFloat, PositiveInt
 
 MOST_SEEDS = 1000
-"""A number beyond is a slip."""
+"""A larger number is a typo."""
 _NAME = r"^[a-z0-9][a-z0-9.-]{0,54}$"
 _RANGE = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _COMMA = re.compile(r",(?![^\[{]*[\]}])")
-"""A comma that stands in no list."""
+"""A comma outside lists."""
 
 Seeds = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_SEEDS)]
 Fields = dict[str, JsonValue]
@@ -99,24 +99,24 @@ class SweepSpec(Message):
             return self.name
         slug = _UNSAFE.sub("-", self.environments[0].lower()).strip("-")[:30]
         more = f"-and-{len(self.environments) - 1}" if len(self.environments) > 1 else ""
-        # A budget is raised in a sweep; it makes no other one.
+        # A raised budget does not make another sweep.
         asked = self.model_copy(update={"budget_usd": None}).model_dump_json()
         return f"{slug}{more}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
 
     @property
     def tag(self) -> str:
-        """The word that its jobs are found by."""
+        """The tag of its jobs."""
         return f"sweep:{self.known_name}"
 
 
 def parse_seeds(value: int | str) -> tuple[int, ...]:
-    """Read a number of seeds, or `1-5`, `1,3,7` or `1-3,9`.
+    """Parse a number of seeds, or `1-5`, `1,3,7` or `1-3,9`.
 
     >>> parse_seeds("3"), parse_seeds("0-1,9")
     ((1, 2, 3), (0, 1, 9))
 
     Raises:
-        ValueError: It is none of them, or too many.
+        ValueError: The value is malformed, or has too many seeds.
     """
     text = str(value).strip()
     if text.isdigit():
@@ -134,13 +134,13 @@ def parse_seeds(value: int | str) -> tuple[int, ...]:
 
 
 def parse_vary(text: str) -> tuple[str, list[JsonValue]]:
-    """Read `FIELD=a,b`; a comma inside of a list separates nothing.
+    """Parse `FIELD=a,b`; a comma inside a list does not separate values.
 
     >>> parse_vary("hyperparameters.hidden_sizes=[64,64],[256,256]")
     ('hyperparameters.hidden_sizes', [[64, 64], [256, 256]])
 
     Raises:
-        CommandError: It is no such text.
+        CommandError: The text is malformed.
     """
     field, equals, values = text.partition("=")
     if not equals or not field.strip() or not values.strip():
@@ -149,14 +149,14 @@ def parse_vary(text: str) -> tuple[str, list[JsonValue]]:
 
 
 def sweep_spec(file: Path | None, options: Mapping[str, JsonValue]) -> SweepSpec:
-    """Return the sweep that a file and options ask for; options win.
+    """Return the sweep of a file and options; options take precedence.
 
     Args:
         file: YAML or JSON with the fields of `SweepSpec`.
         options: Fields of `SweepSpec`; `job`, `settings` and `vary` are added to the file's.
 
     Raises:
-        CommandError: A field is wrong; one line each.
+        CommandError: A field is invalid; one line each.
     """
     raw = {} if file is None else read_spec(file)
     for name, value in options.items():

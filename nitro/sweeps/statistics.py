@@ -3,14 +3,14 @@
 Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021
 (arXiv 2108.13264), sections 4.1 to 4.3, in the conventions of its library rliable:
 
-- The interquartile mean leaves out the lowest and the highest quarter of all runs of all tasks,
+- The interquartile mean excludes the lowest and the highest quarter of all runs of all tasks,
   each rounded down to whole runs.
 - Seeds are drawn with replacement within each task, the stratum; 95 % intervals are percentiles.
 - The probability of improvement is the mean over tasks of P(X > Y) + P(X = Y) / 2.
 
-rliable needs equally many seeds in each task. Here tasks may have different numbers of them, as
-jobs fail. Its draws come from another generator, so that its intervals differ from ours by what
-50,000 samples leave open.
+rliable requires the same number of seeds in each task. Here the number may differ, because jobs
+fail. rliable uses another generator, so its intervals differ from ours by the sampling error of
+50,000 samples.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +23,12 @@ Array = NDArray[np.float64]
 Tasks = Sequence[Array]
 """Scores by task, each [seeds]."""
 RESAMPLES = 50_000
-"""As rliable."""
+"""The same as in rliable."""
 _TRIM = 0.25
 _TAIL = 2.5
-"""Percent beyond each end of an interval."""
+"""Percent outside each end of an interval."""
 _AT_ONCE = 2_000_000
-"""Numbers drawn at a time, for memory."""
+"""Numbers per draw, to bound memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ def interquartile_mean_interval(tasks: Tasks, *, resamples: int = RESAMPLES) -> 
 
 
 def probability_of_improvement(of: Tasks, over: Tasks, *, resamples: int = RESAMPLES) -> Estimate:
-    """Return how probable it is that a run of one setting has more than one of another.
+    """Return the probability that a run of one setting has a higher score than one of another.
 
     Args:
-        of: Scores of the one, by task.
-        over: Scores of the other, of the same tasks in the same order.
+        of: Scores of the first setting by task.
+        over: Scores of the second setting, with the same tasks in the same order.
         resamples: Bootstrap samples.
     """
 
@@ -92,7 +92,7 @@ def interquartile_band(values: Array, *, resamples: int = 2_000) -> tuple[Array,
     """Return the interquartile mean over seeds and both ends of its pointwise interval.
 
     Args:
-        values: [seeds, K], a curve a seed.
+        values: [seeds, K], one curve per seed.
         resamples: Bootstrap samples.
 
     Returns:
@@ -118,7 +118,7 @@ def _better(x: Array, y: Array) -> Array:
 def _estimate(
     value: float, statistic: Callable[[Tasks], Array], tasks: Tasks, resamples: int
 ) -> Estimate:
-    """Return a value with the percentiles of its statistic over stratified bootstrap samples."""
+    """Return a value with its statistic's percentiles over stratified bootstrap samples."""
     found = np.concatenate([statistic(drawn) for drawn in _draws(tasks, resamples)])
     low, high = np.percentile(found, [_TAIL, 100 - _TAIL])
     return Estimate(value, float(low), float(high))

@@ -25,17 +25,17 @@ PICTURE = "sweep.png"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """How a sweep is run, which decides nothing of what it finds."""
+    """How a sweep is run; it does not affect the results."""
 
     parallel: str = "auto"
     api_url: str | None = None
 
 
 def begin(runs_dir: Path, asked: Asked) -> SweepFolder:
-    """Write a new sweep down, or find it where the same was begun before.
+    """Write a new sweep, or find an identical sweep that was started before.
 
     Raises:
-        CommandError: A job is wrong, or another sweep has its name.
+        CommandError: A job is invalid, or another sweep has its name.
     """
     folder = SweepFolder(runs_dir, asked.spec.known_name)
     if folder.exists():
@@ -71,18 +71,18 @@ def run_sweep(
     pause: Callable[[float], object],
     ready: Callable[[], object] = lambda: None,
 ) -> list[Row]:
-    """Run a sweep to its end, or until it is asked to stop; return its rows.
+    """Run a sweep to its end, or until a stop is requested; return its rows.
 
     Args:
-        folder: The sweep's.
+        folder: The sweep's folder.
         how: How to run it.
-        view: Is told how the rows stand.
-        asked_to_stop: Whether the user wants it to stop.
-        pause: Waits for so many seconds, or less.
-        ready: Called once the API is there.
+        view: Shows the rows.
+        asked_to_stop: Whether the user requested a stop.
+        pause: Waits for at most this many seconds.
+        ready: Called once the API answers.
 
     Raises:
-        CommandError: The system or the API cannot be had, or another command runs the sweep.
+        CommandError: The system or the API is unavailable, or another command runs the sweep.
     """
     with folder.held():
         asked, rows = folder.asked(), folder.rows()
@@ -121,12 +121,12 @@ def run_sweep(
 
 
 def plan_of(spec: SweepSpec, folder: SweepFolder) -> Plan:
-    """Return what adds and promotes rows: nothing, in a grid."""
+    """Return the function that adds and promotes rows; a grid has no changes."""
     return (lambda rows: rows) if spec.search is None else SearchPlan(spec, spec.search, folder)
 
 
 def most_rows(spec: SweepSpec, rows: Sequence[Row]) -> int:
-    """Return how many jobs may be open at once, as far as the sweep goes."""
+    """Return the largest number of jobs that the sweep can have open at once."""
     search = spec.search
     if search is None:
         return len(rows)
@@ -134,7 +134,7 @@ def most_rows(spec: SweepSpec, rows: Sequence[Row]) -> int:
 
 
 def stop_jobs(folder: SweepFolder, api: Api) -> int:
-    """Stop the jobs of a sweep that no command runs; return how many."""
+    """Stop the jobs of a sweep that no command runs; return their number."""
     ids = [row.job_id for row in folder.rows() if row.status == "open" and row.job_id]
     for job_id in ids:
         stop_unfinished(api.client, job_id)
@@ -147,7 +147,7 @@ def summed_up(folder: SweepFolder) -> Results:
 
 
 def write_results(folder: SweepFolder) -> Path | None:
-    """Write table and picture into the sweep's folder; return the picture, None without returns."""
+    """Write table and picture into the sweep's folder; return the picture; None without returns."""
     from nitro.sweeps.picture import draw_sweep  # matplotlib takes a while to load
     from nitro.sweeps.tables import told
 

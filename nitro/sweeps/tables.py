@@ -14,16 +14,16 @@ _HEADINGS = ("environment", "setting", "IQM [95 %]", "seeds", "best", "steps", "
 _LATEX = re.compile(r"[&%$#_{}]")
 _TRIALS = ("trial", "IQM", "went to", "USD")
 FEW_SEEDS = 10
-"""Below this a claim has wide intervals."""
+"""With fewer seeds, intervals are wide."""
 
 
 def told(found: Results, form: Format) -> str:
-    """Return results in a form."""
+    """Format results."""
     return _FORMS[form](found)
 
 
 def text(found: Results) -> str:
-    """Return results for a terminal."""
+    """Format results for a terminal."""
     cells = [list(_HEADINGS), *([*_cells(group)] for group in found.groups)]
     lines = [*_aligned(cells), ""] if found.groups else []
     if found.trials:
@@ -37,7 +37,7 @@ def text(found: Results) -> str:
 
 
 def markdown(found: Results) -> str:
-    """Return results for a page."""
+    """Format results as Markdown."""
     lines = _markdown(_HEADINGS, [_cells(group) for group in found.groups])
     if found.overall:
         first = found.overall[0].setting
@@ -49,7 +49,7 @@ def markdown(found: Results) -> str:
 
 
 def latex(found: Results) -> str:
-    """Return results for a paper: environments down, settings across; needs booktabs."""
+    """Format results for a paper: a row per environment, a column per setting; needs booktabs."""
     settings = [*dict.fromkeys(group.setting for group in found.groups)]
     environments = [*dict.fromkeys(group.env_id for group in found.groups)]
     known = {(group.env_id, group.setting): group for group in found.groups}
@@ -72,7 +72,7 @@ def latex(found: Results) -> str:
 
 
 def as_csv(found: Results) -> str:
-    """Return a line for each environment and setting, with every number in full."""
+    """Format a line per environment and setting, with all digits."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(

@@ -26,7 +26,7 @@ _TABLES = ("md", "tex", "csv")
 def tell_price(
     asked: Asked, runs_dir: Path, *, parallel: str, as_json: bool, api_url: str | None
 ) -> None:
-    """Tell what a sweep would take and cost."""
+    """Show a sweep's estimated time and cost."""
     spec, name = asked.spec, asked.spec.known_name
     rows = [] if spec.search is not None else expand(spec, runs_dir=runs_dir)
     here = is_here(SweepFolder(runs_dir, name), api_url)
@@ -58,7 +58,7 @@ def tell_price(
 
 
 def run_and_tell(folder: SweepFolder, *, parallel: str, api_url: str | None, as_json: bool) -> int:
-    """Run a sweep, tell what came of it, and return the exit code."""
+    """Run a sweep, show its results, and return the exit code."""
     console = Output(file=None if as_json else sys.stdout, stderr=as_json)
     place = Place(runs_dir=folder.runs_dir, api_url=api_url)
     again = place.command("sweep", "resume", folder.name)

@@ -1,4 +1,4 @@
-"""How a sweep looks while it runs: a table redrawn in place, or a line for each job that ends."""
+"""The live view of a sweep: a table redrawn in place, or a line per ended job."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from shared.contracts.jobs import Job
 
 _NUMBERS = frozenset({"seed", "round", "return", "USD"})
 _LATEST = 5
-"""Rows that have ended, shown below those that are open."""
+"""Number of ended rows shown below the open ones."""
 
 
 class SweepView:
-    """Tells of rows on a console."""
+    """Shows rows on a console."""
 
     def __init__(self, console: Console, live: Live | None, *, budget_usd: float | None) -> None:
         self._console = console
@@ -28,7 +28,7 @@ class SweepView:
         self._told: dict[str, str] = {}
 
     def show(self, rows: Sequence[Row], jobs: Mapping[str, Job]) -> None:
-        """Show how the rows stand."""
+        """Show the status of the rows."""
         if self._live is not None:
             width = self._console.width
             self._live.update(live_table(rows, jobs, budget_usd=self._budget_usd, width=width))
@@ -57,7 +57,7 @@ def sweep_view(console: Console, *, budget_usd: float | None) -> Iterator[SweepV
 def live_table(
     rows: Sequence[Row], jobs: Mapping[str, Job], *, budget_usd: float | None, width: int
 ) -> RenderableType:
-    """Return the open rows, those that ended last, and how many stand how."""
+    """Return a table of the open rows, the last ended rows, and the number per status."""
     ended = [row for row in rows if row.status not in ("waiting", "open")]
     shown = [*(row for row in rows if row.status == "open"), *ended[-_LATEST:]]
     counts = Counter(row.status for row in rows)
@@ -82,7 +82,7 @@ def _cells(row: Row, job: Job | None) -> dict[str, str]:
         "setting": row.setting,
         "seed": str(row.seed),
         "status": job.status if job and row.status == "open" else row.status,
-        # A row that ends by its steps has as many rounds as these take.
+        # The rounds of a row that ends by steps follow from these.
         "round": f"{rounds}/{row.spec.stop.told_rounds}" if row.end_steps is None else f"{rounds}",
         "return": number(latest),
         "USD": f"{spent:.4f}",

@@ -1,1 +1,1 @@
-"""The forms of a deployment on AWS, for the code that makes and prices it."""
+"""The configuration of a deployment on AWS, for the code that creates and prices it."""

@@ -1,6 +1,7 @@
-"""The options of a deployment: the `nitro` object of the CDK context, checked.
+"""The options of a deployment: the validated `nitro` object of the CDK context.
 
-The defaults are the paper's set-up where AWS still sells it, the cheapest sane choice elsewhere.
+The defaults are the paper's set-up where AWS still offers it, and otherwise the cheapest reasonable
+choice.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ from shared.money.prices import (
 CONTEXT_KEY = "nitro"
 ACCOUNT_CONTEXT_KEY = "nitro:account"
 UNRESERVED_CONCURRENCY = 100
-"""Part of an account's concurrency that Lambda never lets a function reserve."""
+"""Part of an account's concurrency that functions cannot reserve."""
 
 _OTHER_PARTITION = re.compile(r"(us-gov|cn|us-iso[a-z]?|eu-isoe)-")
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=20)]
@@ -48,7 +49,7 @@ InstanceType = Annotated[str, Field(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
 
 
 class ConfigError(ValueError):
-    """The deployment cannot be what the context asks for; the message names field and fix."""
+    """The context's options are invalid; the message names field and fix."""
 
 
 class AccountAnswer(BaseModel):
@@ -57,11 +58,11 @@ class AccountAnswer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     offered_instance_types: frozenset[str] | None = None
-    """EC2 types of our list that the account can start; None when nobody asked."""
+    """EC2 types of our list that the account can start; None if not queried."""
     lambda_concurrency: int | None = None
-    """The account's limit of concurrent executions; None when nobody asked."""
+    """The account's limit of concurrent executions; None if not queried."""
     zone_ids: dict[str, str] | None = None
-    """Ids of the region's zones, by the names they have in the account; None when nobody asked."""
+    """Ids of the region's zones by their names in the account; None if not queried."""
 
 
 class NitroConfig(BaseModel):
@@ -175,7 +176,7 @@ class NitroConfig(BaseModel):
         return listed[self.architecture]
 
     def learner_types(self, account: AccountAnswer) -> tuple[str, ...]:
-        """Return the machines to ask for, in our order; none leaves out the learner with a GPU."""
+        """Return the machines to request, in our order; empty means no learner with a GPU."""
         offered = account.offered_instance_types
         if offered is None:
             return self.learner_instance_types
@@ -185,7 +186,7 @@ class NitroConfig(BaseModel):
         """Return the zones of the VPC by name; None leaves the first two to CloudFormation.
 
         Raises:
-            ConfigError: API Gateway has no way into one that is named, or into two of the region.
+            ConfigError: API Gateway has no VPC links in a configured zone, or in two of the region.
         """
         ids, linked = account.zone_ids, self.endpoint != "none"
         if ids is None:
@@ -262,13 +263,13 @@ class NitroConfig(BaseModel):
 
 
 def read_config(raw: object) -> NitroConfig:
-    """Return the configuration a context object describes.
+    """Return the configuration of a context object.
 
     Raises:
-        ConfigError: It is not one; every wrong field is named.
+        ConfigError: A field is invalid; names every such field.
     """
     if isinstance(raw, str):
-        # The command line's `-c nitro={...}`, which is not parsed for us.
+        # CDK does not parse the command line's `-c nitro={...}`.
         with contextlib.suppress(ValueError):
             raw = json.loads(raw)
     if not isinstance(raw, Mapping):
@@ -280,7 +281,7 @@ def read_config(raw: object) -> NitroConfig:
 
 
 def read_account(raw: object) -> AccountAnswer:
-    """Return what the account answered; an absent answer is an empty one.
+    """Return the account's answer; a missing answer counts as empty.
 
     Raises:
         ConfigError: The record is malformed.
@@ -297,10 +298,10 @@ def read_account(raw: object) -> AccountAnswer:
 
 
 def check_partition(region: str) -> None:
-    """Refuse regions that AWS keeps apart.
+    """Refuse regions outside the commercial partition.
 
     Raises:
-        ConfigError: It is in another partition than the commercial one.
+        ConfigError: The region is in another partition.
     """
     if _OTHER_PARTITION.match(region):
         raise ConfigError(
@@ -310,7 +311,7 @@ def check_partition(region: str) -> None:
 
 
 def check_concurrency(config: NitroConfig, account: AccountAnswer) -> None:
-    """Refuse a cap the account cannot reserve: CloudFormation would fail halfway.
+    """Refuse a cap that the account cannot reserve: CloudFormation would fail halfway.
 
     Raises:
         ConfigError: The account's limit is too low.

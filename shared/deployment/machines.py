@@ -1,4 +1,4 @@
-"""Machines on AWS: how much of them can be used, and how long a learner takes to start."""
+"""Machines on AWS: usable memory, network rates, and start times of learners."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from shared.contracts.learner_kind import LearnerKind
 from shared.money.prices import CacheEngine
 
 _LEFT_TO_TASKS = 0.93
-"""Share of a machine's memory that remains beside kernel and ECS agent."""
+"""Share of a machine's memory that kernel and ECS agent leave."""
 _MACHINE_MEMORY_GIB = {
     "g4dn.xlarge": 16,
     "g4dn.2xlarge": 32,
@@ -21,18 +21,18 @@ _MACHINE_MEMORY_GIB = {
     "p3.2xlarge": 61,
     "p3.8xlarge": 244,
 }
-"""As published for machines that have a GPU."""
+"""Published memory of machines with a GPU."""
 _SEVERAL_GPUS = {"g5.12xlarge": 4, "g6.12xlarge": 4, "p3.8xlarge": 4}
-"""As published for machines that have more than one."""
+"""Published number of GPUs of machines with more than one."""
 LEARNER_START_S: dict[LearnerKind, float] = {"gpu": 240.0, "cpu": 60.0}
-"""From a job's queueing to the learner that takes it, roughly: nobody has measured it on AWS. A GPU
-machine boots and pulls several GB, a Fargate task pulls half a gigabyte."""
+"""Estimated time from a job's submission to its learner's lease; not measured on AWS. A GPU machine
+boots and pulls several GB, a Fargate task pulls half a gigabyte."""
 GPU_QUOTA = "L-DB2E81BA"
-"""Running On-Demand G and VT instances, in vCPUs: new accounts have none."""
+"""Quota of running On-Demand G and VT instances, in vCPUs: 0 in new accounts."""
 _VOLTA = frozenset({"p3.2xlarge", "p3.8xlarge"})
-"""Machines whose GPUs are V100s."""
+"""Machines with V100 GPUs."""
 _RESERVED_SHARE = 0.25
-"""ElastiCache keeps a quarter for replication and backups unless told otherwise."""
+"""ElastiCache reserves a quarter for replication and backups by default."""
 DEFAULT_CACHE_NODE = "cache.t4g.micro"
 DEFAULT_CACHE_ENGINE: CacheEngine = "valkey"
 """Defaults of a deployment, and so of a local system's bill."""
@@ -49,12 +49,12 @@ _NODE_MB_PER_S = {
     "cache.t4g.medium": 32.0,
     "cache.r7g.large": 117.0,
 }
-"""What a node's network sustains, each way: its baseline as published. All can do more for some
+"""Sustained network rate of a node, each way: its published baseline. All nodes can burst for some
 minutes."""
 
 
 def task_memory_mb(instance_type: str) -> int:
-    """Return what the learner's task can have of a machine.
+    """Return the memory of a machine that the learner's task can use.
 
     Raises:
         ValueError: The type is not in the table.
@@ -64,21 +64,21 @@ def task_memory_mb(instance_type: str) -> int:
 
 
 def num_gpus(instance_type: str) -> int:
-    """Return how many GPUs a machine of the table has."""
+    """Return the number of GPUs of a machine in the table."""
     return _SEVERAL_GPUS.get(instance_type, 1)
 
 
 def torch_build(instance_types: Iterable[str]) -> str:
-    """Return the build of torch, as the learner's image knows it, with kernels for every machine.
+    """Return the torch build of the learner's image, with kernels for every machine.
 
-    From 2.11 on only the builds for CUDA 12.6 have Volta's. They have those of all machines above,
-    too.
+    From 2.11 on, only the builds for CUDA 12.6 have Volta's kernels. They also have kernels for all
+    machines above.
     """
     return "cu126" if _VOLTA.intersection(instance_types) else "cuda"
 
 
 def usable_memory_mb(node_type: str) -> int:
-    """Return what a node can hold.
+    """Return a node's usable memory.
 
     Raises:
         ValueError: The type is not in the table.
@@ -88,18 +88,18 @@ def usable_memory_mb(node_type: str) -> int:
 
 
 def smallest_node(memory_mb: float) -> str | None:
-    """Return the smallest node that can hold so much; None where none can."""
+    """Return the smallest node with this much memory; None if there is none."""
     nodes = sorted(_NODE_MEMORY_GIB, key=_NODE_MEMORY_GIB.__getitem__)
     return next((node for node in nodes if usable_memory_mb(node) >= memory_mb), None)
 
 
 def network_mb_per_s(node_type: str) -> float:
-    """Return what a node's network sustains; infinity where the type is not in the table."""
+    """Return a node's sustained network rate; infinity if the type is not in the table."""
     return _NODE_MB_PER_S.get(node_type, math.inf)
 
 
 def node_for_traffic(mb_per_s: float) -> str:
-    """Return the smallest node that sustains so much; the largest where none does."""
+    """Return the smallest node that sustains this rate; the largest if none does."""
     nodes = sorted(_NODE_MB_PER_S, key=_NODE_MB_PER_S.__getitem__)
     return next((node for node in nodes if _NODE_MB_PER_S[node] >= mb_per_s), nodes[-1])
 

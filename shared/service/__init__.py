@@ -1,1 +1,1 @@
-"""Parts that every service needs at its start: logs, port, token, credentials."""
+"""Common parts of every service's start: logs, port, token, credentials."""

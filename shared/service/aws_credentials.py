@@ -1,6 +1,6 @@
-"""AWS credentials of the process: its role's, an environment's or a profile's, renewed in time.
+"""AWS credentials of the process, from a role, the environment or a profile; renewed in time.
 
-Apart from `shared.cache.authentication`, because it needs the SDK, which actors do without.
+Separate from `shared.cache.authentication` because it needs the SDK, which actors do not have.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from shared.cache.connect_token import AwsCredentials
 
 
 def process_credentials() -> Callable[[], AwsCredentials]:
-    """Return a function that tells the credentials as of now; it raises `CredentialsError`."""
+    """Return a function that returns the current credentials; it raises `CredentialsError`."""
     session = botocore.session.get_session()
 
     def current() -> AwsCredentials:

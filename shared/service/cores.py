@@ -1,4 +1,4 @@
-"""How many cores a process may use."""
+"""The number of cores that a process may use."""
 
 import os
 import sys
@@ -10,10 +10,10 @@ _PERIOD_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use, at least 1.
+    """Return the number of cores that this process may use, at least 1.
 
-    `taskset` and SLURM allow single cores. Docker's `cpus` and Kubernetes' limits are quotas: the
-    process sees all cores of the machine.
+    `taskset` and SLURM set the allowed cores. Docker's `cpus` and Kubernetes' limits are quotas:
+    the process still sees all cores of the machine.
     """
     if sys.platform == "linux":
         allowed = len(os.sched_getaffinity(0))
@@ -24,7 +24,7 @@ def usable_cores() -> int:
 
 
 def _quota() -> float | None:
-    """Return how many cores' time may be used; None for as much as there is."""
+    """Return the CPU quota in cores; None without one."""
     try:
         quota, period = _QUOTA.read_text("ascii").split()
     except (OSError, ValueError):
@@ -36,4 +36,4 @@ def _quota() -> float | None:
         cores = float(quota) / float(period)
     except (ValueError, ZeroDivisionError):
         return None  # "max"
-    return cores if cores > 0 else None  # -1 stands for no quota in the first version
+    return cores if cores > 0 else None  # in cgroup version 1, -1 means no quota

@@ -1,6 +1,6 @@
-"""HTTP clients: straight to this machine, by the environment's proxies to everywhere else.
+"""HTTP clients: direct to this machine, through the environment's proxies to other hosts.
 
-Apart from the other modules of this package, because it needs httpx, which actors do without.
+Separate from the package's other modules because it needs httpx, which actors do not have.
 """
 
 import os
@@ -15,7 +15,7 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 class HttpSetupError(ValueError):
-    """No client can be made as the address or the environment says; names what to change."""
+    """The address or the environment is unusable for a client; names the needed change."""
 
 
 def http_client(
@@ -29,15 +29,15 @@ def http_client(
     """Return a client of one server; nothing is sent yet.
 
     Args:
-        url: Where the server is; paths of requests are relative to it.
-        timeout_s: Longest wait for a connection, and for each part of an answer.
+        url: The server's base URL; request paths are relative to it.
+        timeout_s: Time-out for a connection, and for each part of an answer.
         headers: Sent with every request.
         auth: Signs every request.
-        transport: What sends requests in place of connections of its own.
+        transport: Replaces the client's own connections.
 
     Raises:
-        HttpSetupError: The address is malformed, or a variable of the environment names a proxy or
-            certificates that cannot be used.
+        HttpSetupError: The address is malformed, or an environment variable names an unusable proxy
+            or certificate file.
     """
     if not is_address(url):
         raise HttpSetupError(f"{url!r} is no address such as https://host:port")
@@ -49,7 +49,7 @@ def http_client(
             timeout=timeout_s,
             transport=transport,
             trust_env=not is_loopback(url),
-            # Plain HTTP needs no certificates, which take longer to read than all the rest.
+            # Plain HTTP needs no certificates, and loading them dominates the set-up time.
             verify=httpx.create_ssl_context() if httpx.URL(url).scheme == "https" else False,
         )
     except ImportError as error:
@@ -63,7 +63,7 @@ def http_client(
             f"({error.strerror or error}); correct the variable, or unset it"
         ) from error
     except (ValueError, httpx.InvalidURL):
-        # Not quoted: a proxy's address may hold a password.
+        # Not quoted: a proxy's address may contain a password.
         raise HttpSetupError(
             f"{', '.join(_set_of(_PROXIES))} is no proxy such as http://host:port; "
             "correct it, or unset it"
@@ -71,7 +71,7 @@ def http_client(
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is of this machine, so that nothing sent there can be overheard."""
+    """Whether an address is on this machine, so that traffic cannot be intercepted."""
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
@@ -80,7 +80,7 @@ def is_loopback(url: str) -> bool:
 
 
 def is_address(url: str) -> bool:
-    """Whether a URL names a host, and a port if any."""
+    """Whether a URL has a host, and a valid port if any."""
     try:
         return bool(httpx.URL(url).host)
     except httpx.InvalidURL:
@@ -88,6 +88,6 @@ def is_address(url: str) -> bool:
 
 
 def _set_of(names: tuple[str, ...]) -> list[str]:
-    """Return which of these variables are set, in either case; all of them if none is."""
+    """Return the names that are set, in upper or lower case; all names if none is set."""
     found = [form for name in names for form in (name, name.lower()) if os.environ.get(form)]
     return found or [*names]

@@ -1,4 +1,4 @@
-"""Log lines of every service: one line per event, its fields as `key=value` behind the text."""
+"""Log lines of every service: one line per event, with its fields as `key=value` at the end."""
 
 import logging
 
@@ -6,7 +6,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class FieldFormatter(logging.Formatter):
-    """Appends what was passed as `extra` to the line, so nothing logged is invisible."""
+    """Appends the fields of `extra` to the line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line with its fields."""
@@ -20,6 +20,6 @@ def configure_logging(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(FieldFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # One line per HTTP call says nothing the service's own lines do not.
+    # One line per HTTP call only repeats the service's own lines.
     for noisy in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

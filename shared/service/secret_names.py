@@ -1,4 +1,4 @@
-"""Environment variables that look as if they held a secret."""
+"""Detects environment variables that may contain a secret."""
 
 import re
 
@@ -14,7 +14,7 @@ _ENDS = (
     *("CONNECTIONSTRING", "CONNECTION_STRING", "LICENCE", "LICENSE"),
 )
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
-"""The shell's working folders."""
+"""The shell's working-folder variables."""
 _SECRET_VALUE = re.compile(
     r"""
     ://[^/?\#\s@]*:[^/?\#\s@]+@             # a password in an address
@@ -29,9 +29,9 @@ _SECRET_VALUE = re.compile(
 
 
 def looks_secret(name: str, value: str = "") -> bool:
-    """Whether a variable's name, or credentials in its value, say that others must not see it.
+    """Whether a variable's name, or credentials in its value, mark it as secret.
 
-    It knows common names and forms. A secret under another name is not noticed.
+    It knows common names and forms. A secret under another name is not detected.
 
     >>> looks_secret("SIM_API_KEY"), looks_secret("simtoken"), looks_secret("SIM_KEYBOARD")
     (True, True, False)

@@ -1,4 +1,4 @@
-"""Starting an HTTP service so that what is wrong shows at once: settings, port, exit status."""
+"""The start of an HTTP service, with early errors for settings and port, and an exit status."""
 
 import resource
 import signal
@@ -7,14 +7,14 @@ import socket
 from pydantic import ValidationError
 
 CANNOT_START = 2
-"""Exit status when settings, port or folder do not allow a start."""
+"""Exit status if settings, port or folder prevent a start."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; made before any work is taken on, so that a taken port shows.
+    """Return a listening socket; call it before any work starts, so that a taken port fails early.
 
     Raises:
-        OSError: The address cannot be listened on.
+        OSError: The address is unavailable.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -29,7 +29,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def allow_many_connections() -> None:
-    """Raise the limit of open files: a thousand peers are as many sockets, 1,024 a common limit."""
+    """Raise the limit of open files, often 1,024: a thousand peers need a thousand sockets."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
     if soft < wanted:
@@ -37,17 +37,17 @@ def allow_many_connections() -> None:
 
 
 def keep_exit_code() -> None:
-    """Have signals end the server and nothing else: uvicorn sends itself each one once more.
+    """Ignore signals outside the server: uvicorn raises each of them again after its end.
 
-    They stay ignored while the interpreter ends, which takes a second with torch. A handler in
-    Python would not: the interpreter takes it away first.
+    They stay ignored while the interpreter exits, which takes a second with torch. The interpreter
+    would remove a handler in Python before that.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
 
 
 def settings_text(error: ValidationError) -> str:
-    """Return what is wrong with the settings, by variable; never a value that may be secret."""
+    """Return the errors of settings by variable, without any value: it may be secret."""
     lines = []
     for wrong in error.errors(include_input=False):
         variable, dot, within = ".".join(map(str, wrong["loc"])).partition(".")

@@ -1,4 +1,4 @@
-"""Threads and tasks a process cannot live without: if one breaks, the process ends and says why."""
+"""Essential threads and tasks: if one fails, the process ends with the reason."""
 
 import asyncio
 import logging
@@ -9,26 +9,26 @@ from collections.abc import Callable, Coroutine
 
 _LOG = logging.getLogger(__name__)
 BROKEN = 1
-"""Exit status of a process that has lost a thread."""
+"""Exit status of a process with a failed thread."""
 
 
 def _end_process(why: str) -> None:
     sys.stderr.write(f"{why}\n")
     sys.stderr.flush()
     logging.shutdown()
-    # Other threads may wait for what will never come now.
+    # Other threads may wait forever for the failed one.
     os._exit(BROKEN)
 
 
 def essential_thread(
     name: str, run: Callable[[], object], *, end: Callable[[str], object] = _end_process
 ) -> threading.Thread:
-    """Return a thread that is not started yet; the process ends if `run` raises.
+    """Return an unstarted thread; the process ends if `run` raises.
 
     Args:
         name: For messages.
-        run: What the thread does. It may return: then the thread is done.
-        end: Ends the process, and says the reason it is given on standard error.
+        run: The thread's function. It may return, which ends the thread.
+        end: Ends the process, and writes the given reason to standard error.
     """
 
     def guarded() -> None:
@@ -48,8 +48,8 @@ def essential_task(
 
     Args:
         name: For messages.
-        run: What the task does. It may return or be cancelled: then the task is done.
-        end: Ends the process, and says the reason it is given on standard error.
+        run: The task's coroutine. It may return or be cancelled, which ends the task.
+        end: Ends the process, and writes the given reason to standard error.
     """
 
     async def guarded() -> None:

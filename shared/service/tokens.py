@@ -1,26 +1,26 @@
-"""A token from a variable or a file: the REST API's, the emulator's. No message ever quotes it."""
+"""The token of the REST API or the emulator, from a variable or a file. No message quotes it."""
 
 from pathlib import Path
 
 from pydantic import SecretStr
 
 TOKEN_HEADER = "X-Nitro-Token"
-"""Carries the token where `Authorization` is taken: API Gateway's IAM authoriser wants it."""
+"""Header for the token if API Gateway's IAM authoriser occupies `Authorization`."""
 
 
 class TokenError(ValueError):
-    """There is no usable token; the message names the setting and the fix."""
+    """The token is missing or unusable; the message names the setting and the fix."""
 
 
 def read_token(
     token: SecretStr | None, path: Path | None, *, name: str = "NITRO_TOKEN"
 ) -> str | None:
-    """Return the token given directly, else the one in the file, else None.
+    """Return the direct token, or else the file's; None without both.
 
-    It is given in the variable `name`; its file in that with `_FILE` behind.
+    The variable `name` has the token; the variable with the suffix `_FILE` names its file.
 
     Raises:
-        TokenError: The file cannot be read, or what was given is no token.
+        TokenError: The file cannot be read, or the text is not a token.
     """
     if token is not None:
         return _sendable(token.get_secret_value(), name=name, source=name)
@@ -34,7 +34,7 @@ def read_token(
             f"set {name} or {name}_FILE"
         ) from error
     except UnicodeDecodeError:
-        # Not chained: the error quotes what the file holds.
+        # Not chained: the error quotes the file's contents.
         raise TokenError(
             f"{name}_FILE: the token file {path} is no text; write the token into it"
         ) from None
@@ -42,10 +42,10 @@ def read_token(
 
 
 def token_headers(token: str | None, *, signed: bool = False) -> dict[str, str]:
-    """Return the headers that open an API.
+    """Return the authentication headers of an API.
 
     Args:
-        token: Its token; None where authentication is off.
+        token: The token; None if authentication is off.
         signed: Whether `Authorization` has an AWS signature.
     """
     if token is None:
