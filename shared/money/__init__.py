@@ -1,1 +1,1 @@
-"""Prices, and what rounds cost."""
+"""Prices and the cost of rounds."""

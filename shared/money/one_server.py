@@ -1,7 +1,7 @@
 """The same rounds on a single rented server, whose cores serve learner and actors in turn.
 
-That is what most people would do without functions, so it is the comparison that counts: the size
-that would have cost least, its boot included.
+Most people would do this without functions, so this is the comparison that counts. It uses the
+cheapest size, including its boot.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SERVER_CORES = {
     "c7i.8xlarge": 32,
     "c7i.16xlarge": 64,
 }
-"""vCPUs of the sizes that are compared."""
+"""vCPUs of the compared sizes."""
 BOOT_S = 60.0
 """From the request for a server to its first round: machine, image and libraries."""
 ONE_SERVER_ASSUMPTIONS = (
@@ -31,10 +31,10 @@ ONE_SERVER_ASSUMPTIONS = (
 
 
 def one_server_round_s(measured: MeasuredRound, basis: CostBasis, cores: int) -> float:
-    """Return a round's wall time on a server of so many cores.
+    """Return a round's wall time on a server with `cores` cores.
 
-    Actors share them evenly, and the learner works after them. Where several rounds are under way
-    at a time, as many of them pass in one such time, but none faster than all the work takes.
+    Actors share the cores evenly, and the learner works after them. Open rounds overlap: the time
+    is divided by their number, but is at least the time of all the work.
     """
     evenly_s = measured.core_s(basis) / cores
     acted_s = max(evenly_s, measured.slowest_core_s(basis))
@@ -51,7 +51,7 @@ def round_on_servers(measured: MeasuredRound, basis: CostBasis) -> dict[str, flo
 
 
 def best_server(wall_s: Mapping[str, float], prices: PriceTable) -> ServerfulCost | None:
-    """Return the size on which so long costs least, None where none has a price."""
+    """Return the size with the lowest cost for its wall time; None if no size has a price."""
     costs = [
         ServerfulCost(
             learner_instance=kind,

@@ -1,8 +1,8 @@
 """AWS's prices, as dated tables with their sources.
 
-A job's bill names the table it was priced with. `AWS_US_EAST_1_2026_11` is what a deployment pays
-in its region; elsewhere, or with a discount, the operator gives a table of their own (`OwnPrices`).
-`PAPER` holds the prices of the paper's own cost model, for comparing with its figures.
+A job's bill names its price table. `AWS_US_EAST_1_2026_11` holds the prices of us-east-1. In other
+regions, or with a discount, the operator provides a table (`OwnPrices`). `PAPER` holds the prices
+of the paper's cost model, for comparison with its figures.
 """
 
 from typing import Annotated, Literal
@@ -14,17 +14,17 @@ from shared.contracts.message import Identifier, Message, NonNegativeFloat
 SECONDS_PER_HOUR = 3600.0
 
 CacheEngine = Literal["redis", "valkey"]
-"""Engine of an ElastiCache node; AWS asks a fifth less for Valkey."""
+"""Engine of an ElastiCache node; Valkey costs a fifth less."""
 
 RETIRED_INSTANCES = frozenset({"p3.2xlarge", "p3.8xlarge"})
-"""EC2 types that can still be priced, but no longer be started."""
+"""EC2 types that still have a price, but can no longer be started."""
 
 
 class PriceTable(Message):
     """On-demand prices of one region at one date, in US dollars."""
 
     name: Identifier
-    """Name a setting and a bill refer to the table by."""
+    """The table's name in settings and bills."""
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
     date: Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])$")]
     """Month the prices were collected, as `YYYY-MM`."""
@@ -148,7 +148,7 @@ AWS_US_EAST_1_2026_11_ARM64 = AWS_US_EAST_1_2026_11.model_copy(
         "fargate_usd_per_gb_hour": 0.00356,
     }
 )
-"""The same where functions and Fargate tasks run on AWS's own processors: a fifth less."""
+"""The same with functions and Fargate tasks on AWS's own processors, a fifth cheaper."""
 
 PAPER = PriceTable(
     name="paper",
@@ -175,10 +175,9 @@ PRICE_TABLES: dict[str, PriceTable] = {
 
 
 class OwnPrices(PriceTable):
-    """A whole table given by the operator.
+    """A complete table from the operator.
 
-    Nothing is taken from another one: prices left out would be another region's without anybody
-    having said so.
+    Nothing is taken from another table: a missing price would silently be another region's.
     """
 
     @field_validator("name")

@@ -1,12 +1,12 @@
-"""The time and cost of measured rounds on AWS: as functions, and on servers beside it.
+"""The time and cost of measured rounds on AWS, with functions and, for comparison, on servers.
 
-A pure model, the same for ledger, budget, summary and experiments. Serverless, a round takes
+Ledger, budget, summary and experiments share this pure model. Serverless, a round takes
 
     overhead + launch + cold start, if any environment was not warm + slowest actor + learner
 
-and costs the learner, cache, scaler and provisioned concurrency for that long, and every execution.
-Serverful, as the paper's baselines ran (section 8.1), the actors of a round share the cores of one
-machine, and learner and actor machines are paid for all the time, whoever works.
+and costs the learner, cache, scaler and provisioned concurrency for this time, plus all executions.
+Serverful, like the paper's baselines (section 8.1), the actors of a round share the cores of one
+machine, and the learner's and the actors' machine are paid for all the time, even while idle.
 """
 
 import math
@@ -19,14 +19,14 @@ from shared.money.prices import PriceTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRound:
-    """One launch and what followed; durations are a Lambda function's, not a full core's."""
+    """Measurements of one round; durations are a Lambda function's, not a full core's."""
 
     num_invocations: int
     """Actors and evaluation episodes."""
     durations_s: tuple[float, ...]
-    """Of every execution, as AWS bills it or would."""
+    """Duration of every execution, as AWS bills it or would bill it."""
     slowest_sample_s: float
-    """Longest rollout, both executions together if there were two."""
+    """Longest rollout; the sum of both executions if there were two."""
     slowest_evaluation_s: float
     requests: int
     learner_s: float
@@ -40,24 +40,24 @@ class MeasuredRound:
     overhead_s: float = 0.0
     """Publishing the policy and asking for the round."""
     own_s: float = 0.0
-    """From the plan to the end of what ran on the learner's own cores."""
+    """From the plan to the end of all tasks on the learner's own cores."""
     own_busy_s: float = 0.0
-    """Core seconds of all tasks there."""
+    """Core seconds of all these tasks."""
     own_tasks: int = 0
-    """Number of those tasks."""
+    """Number of these tasks."""
     deadline_s: float = math.inf
     """How long the learner waits at most."""
     open_rounds: int = 1
-    """Rounds that are under way at a time, this one among them."""
+    """Number of rounds open at a time, including this round."""
 
     def core_s(self, basis: CostBasis) -> float:
-        """Return the seconds of one full core that all actors and evaluations need."""
+        """Return the full-core seconds of all actors and evaluations."""
         return sum(self.durations_s) * cpu_share(basis.memory_mb) + self.own_busy_s
 
     def slowest_core_s(self, basis: CostBasis) -> float:
-        """Return the seconds of one full core that the slowest of them needs, at least.
+        """Return a lower bound for the full-core seconds of the slowest actor.
 
-        Of the learner's own cores only the sum is known, so their mean counts.
+        For the learner's own cores only the sum is known, so their mean counts.
         """
         slowest_s = max(self.slowest_sample_s, self.slowest_evaluation_s)
         own_s = self.own_busy_s / self.own_tasks if self.own_tasks else 0.0
@@ -66,7 +66,7 @@ class MeasuredRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """A serverful cluster: one machine that learns, one whose cores the actors share."""
+    """A serverful cluster: a learner machine, and a machine whose cores the actors share."""
 
     learner_instance: str
     actor_instance: str = "c5.4xlarge"
@@ -74,14 +74,14 @@ class Servers:
     """vCPUs of the actor machine; each runs one actor at a full core's speed."""
 
     def priced_in(self, prices: PriceTable) -> bool:
-        """Whether a table has the prices of both."""
+        """Whether a table has the prices of both machines."""
         return {self.learner_instance, self.actor_instance} <= prices.learner_usd_per_hour.keys()
 
     def usd_per_s(self, prices: PriceTable) -> float:
-        """Return the price of one second of both.
+        """Return the price of one second of both machines.
 
         Raises:
-            ValueError: The table lacks one of them.
+            ValueError: The table lacks one of the machines.
         """
         return prices.learner_usd_per_s(self.learner_instance) + prices.learner_usd_per_s(
             self.actor_instance
@@ -100,7 +100,7 @@ SERVERFUL_ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class BillItem:
-    """A quantity and what one of it costs."""
+    """A quantity and its unit price."""
 
     item: LedgerItem
     quantity: float
@@ -109,7 +109,7 @@ class BillItem:
 
     @property
     def amount_usd(self) -> float:
-        """Product of the two."""
+        """Quantity times unit price."""
         return self.quantity * self.unit_price_usd
 
 
@@ -117,10 +117,9 @@ def serverless_round_s(measured: MeasuredRound, basis: CostBasis) -> float:
     """Return a round's wall time on AWS.
 
     Requests go out while environments start, so the longer of the two counts. Actors on the
-    learner's own cores work meanwhile, as fast as here. The learner waits no
-    longer than the deadline. Evaluation episodes run beside all that and only count when they take
-    longer. Where several rounds are under way at a time, as many of them pass in one such time, but
-    none faster than the learner works: what is returned is then one round's share of the time.
+    learner's own cores work in parallel, at the measured speed. The learner waits no longer than
+    the deadline. Evaluation episodes run in parallel and count only if they take longer. Open
+    rounds overlap: the time is divided by their number, but is at least the learner's own work.
     """
     launch_s = max(launch_ramp_s(measured.num_invocations), measured.launch_s)
     begun_s = measured.overhead_s + launch_s + (basis.cold_start_s if measured.cold else 0.0)
@@ -134,11 +133,11 @@ def serverless_round_s(measured: MeasuredRound, basis: CostBasis) -> float:
 def serverful_round_s(measured: MeasuredRound, basis: CostBasis, servers: Servers) -> float:
     """Return the same round's wall time on servers.
 
-    On a full core an actor needs its Lambda duration times the function's CPU share, or as long as
-    it took on a core of the learner. The work is spread evenly over the actor machine's cores,
-    which no schedule beats, and a round takes at least as long as its slowest actor. Where several
-    rounds are under way at a time, as many of them pass in one such time, but none faster than the
-    learner or all cores together work.
+    On a full core an actor needs its Lambda duration times the function's CPU share, or its
+    measured time on the learner's own core. The work is spread evenly over the actor machine's
+    cores, which no schedule beats, and a round takes at least as long as its slowest actor. Open
+    rounds overlap: the time is divided by their number, but is at least the work of the learner or
+    of all cores together.
     """
     evenly_s = measured.core_s(basis) / servers.actor_cores
     acted_s = max(evenly_s, measured.slowest_core_s(basis))
@@ -147,12 +146,12 @@ def serverful_round_s(measured: MeasuredRound, basis: CostBasis, servers: Server
 
 
 def held_items(held_s: float, basis: CostBasis) -> tuple[BillItem, ...]:
-    """Return the time-based items of a stretch of time in which a job holds the system."""
+    """Return the time-based items for a period in which a job holds the system."""
     kept_warm_gb_s = held_s * basis.provisioned_gb
     kept_warm_usd = basis.prices.provisioned_usd_per_gb_s
     learner = BillItem("learner", held_s, "second", basis.learner_usd_per_s)
     return (
-        *((learner,) if basis.learner_usd_per_s else ()),  # none where it is the user's own
+        *((learner,) if basis.learner_usd_per_s else ()),  # none if it is the user's own
         BillItem("cache", held_s, "second", basis.cache_usd_per_s),
         BillItem("scaler", held_s, "second", basis.scaler_usd_per_s),
         BillItem("provisioned_concurrency", kept_warm_gb_s, "GB-second", kept_warm_usd),
@@ -161,7 +160,7 @@ def held_items(held_s: float, basis: CostBasis) -> tuple[BillItem, ...]:
 
 
 def execution_items(measured: MeasuredRound, basis: CostBasis) -> tuple[BillItem, ...]:
-    """Return durations and requests; the shortest executions count as those on warm environments.
+    """Return durations and requests; the shortest executions count as warm.
 
     A cold start is billed like the execution that waits for it.
     """
@@ -178,7 +177,7 @@ def execution_items(measured: MeasuredRound, basis: CostBasis) -> tuple[BillItem
 
 
 def serverful_cost(wall_s: float, servers: Servers, prices: PriceTable) -> ServerfulCost:
-    """Return what a cluster costs for so long.
+    """Return the cost of a cluster for this time.
 
     Raises:
         ValueError: The table lacks one of its machines.
@@ -192,9 +191,9 @@ def serverful_cost(wall_s: float, servers: Servers, prices: PriceTable) -> Serve
 
 
 def own_serverful_cost(wall_s: float, learner: str, basis: CostBasis) -> ServerfulCost | None:
-    """Return what the job's own learner, so called, costs beside the paper's actor machine.
+    """Return the cost of the job's learner, named `learner`, with the paper's actor machine.
 
-    None where the table has no price of that machine.
+    Return None if the table has no price for the actor machine.
     """
     actors, prices = PAPER_SERVERS.actor_instance, basis.prices
     if actors not in prices.learner_usd_per_hour:
@@ -209,7 +208,7 @@ def own_serverful_cost(wall_s: float, learner: str, basis: CostBasis) -> Serverf
 
 
 def projection_assumptions(basis: CostBasis) -> tuple[str, ...]:
-    """Return in words what the time of a round on AWS takes for granted."""
+    """Return in words the assumptions behind the time of a round on AWS."""
     return (
         f"Prices: {basis.prices.source} ({basis.prices.date}).",
         "Learner, cache, scaler and provisioned concurrency are billed for the time the rounds "

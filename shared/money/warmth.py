@@ -1,8 +1,8 @@
-"""Two ways to have environments warm, and which of them costs less.
+"""Two ways to keep environments warm, and the choice of the cheaper way.
 
-Provisioned concurrency is paid for by time, and makes the duration of what runs on it cheaper.
-Reuse costs nothing but a ping now and then; Lambda promises nothing, and an environment that it let
-go of costs a start, for which a whole round waits.
+Provisioned concurrency costs money by time, and makes the duration of its invocations cheaper.
+Reuse costs only an occasional ping. But Lambda gives no guarantee: each environment that it removes
+costs a start, for which a whole round waits.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from shared.money.costs import CostBasis, lambda_gb_seconds
 
 WarmWay = Literal["provisioned", "reuse"]
 _KEPT = 0.9
-"""The share of earlier rounds' weight that remains after a round."""
+"""Factor per round on the weight of earlier rounds."""
 
 
 class WarmUse(Message):
@@ -22,20 +22,20 @@ class WarmUse(Message):
     held_s: NonNegativeFloat = 0.0
     """Billed time."""
     busy_gb_s: NonNegativeFloat = 0.0
-    """Billed GB-seconds of its actors in it."""
+    """Billed GB-seconds of its actors in this time."""
     reused_s: NonNegativeFloat = 0.0
     """Billed time of the rounds that relied on reuse."""
     lost: NonNegativeFloat = 0.0
-    """Environments that were gone in those although the job had started as many before."""
+    """Environments missing in these rounds although the job had started enough before."""
     waits: NonNegativeFloat = 0.0
-    """Rounds that had to wait for such."""
+    """Rounds that had to wait for a missing environment."""
     started: NonNegativeFloat = 0.0
-    """Environments that pings found gone, and started: no round waited for those."""
+    """Missing environments that pings started, so that no round waited."""
 
     def after(
         self, held_s: float, busy_gb_s: float, *, reused: bool, lost: int, started: int = 0
     ) -> Self:
-        """Return the sums after one more round; only one of reuse tells what that loses."""
+        """Return the sums after another round; only rounds with reuse add to its losses."""
         changed: dict[str, float] = {
             "held_s": _KEPT * self.held_s + held_s,
             "busy_gb_s": _KEPT * self.busy_gb_s + busy_gb_s,
@@ -49,10 +49,10 @@ class WarmUse(Message):
 
 
 def reuse_usd(use: WarmUse, num_environments: int, basis: CostBasis) -> float:
-    """Return what the time of these sums costs where so many environments are reused.
+    """Return the cost of the time in these sums if `num_environments` are reused.
 
-    That is actors and pings on demand, the time in which everybody waits for environments that were
-    lost, and the start of those that pings found gone.
+    It includes actors and pings on demand, the time spent waiting for lost environments, and the
+    start of environments that pings found missing.
     """
     pinged = replace(basis, provisioned=0, pinged=num_environments)
     pings_usd = use.held_s * (pinged.usd_per_s - pinged.base_usd_per_s)
@@ -64,10 +64,10 @@ def reuse_usd(use: WarmUse, num_environments: int, basis: CostBasis) -> float:
 
 
 def provisioned_usd(use: WarmUse, num_environments: int, basis: CostBasis) -> float:
-    """Return what the same costs where so many environments are provisioned.
+    """Return the cost of the same time if `num_environments` are provisioned.
 
-    A deployment with fewer has that part of the work on them. What starting lost environments took
-    is not needed then.
+    A deployment with fewer provisioned environments runs that share of the work on them. The time
+    to start lost environments is saved.
     """
     prices = basis.prices
     num = min(num_environments, basis.provisioned)
@@ -81,12 +81,12 @@ def provisioned_usd(use: WarmUse, num_environments: int, basis: CostBasis) -> fl
 
 
 def cheaper_way(use: WarmUse, num_environments: int, basis: CostBasis) -> WarmWay:
-    """Return how to keep so many environments warm; reuse, while nothing is known.
+    """Return the cheaper way to keep `num_environments` warm; reuse while nothing is known.
 
     Args:
-        use: What the job's rounds were like.
-        num_environments: As many as a round can still need, at least 1.
-        basis: The deployment's: `provisioned` is the most it keeps.
+        use: The job's recent use.
+        num_environments: Most environments that a later round can need, at least 1.
+        basis: The deployment's prices; `provisioned` is its upper limit.
     """
     if not basis.provisioned:
         return "reuse"

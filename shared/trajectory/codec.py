@@ -1,13 +1,13 @@
 """Arrays as bytes: the safetensors layout inside one zstd frame, and nothing that can execute.
 
 The layout (https://github.com/huggingface/safetensors#format) is an 8-byte little-endian header
-length, a JSON header that gives each array's dtype, shape and place, and the raw little-endian
-buffers, one after the other. The safetensors library reads what `encode_raw` writes and the other
-way round.
+length, a JSON header with each array's dtype, shape and offsets, and the contiguous raw
+little-endian buffers. The safetensors library reads the output of `encode_raw`, and `decode_raw`
+reads the library's files.
 
-Invariant: decoding trusts nothing. Sizes are checked before memory is taken for them, so that a
-message of any content costs at most about `max_bytes`; whatever is not exactly an encoding of
-allowed arrays is refused with a `CodecError`.
+Invariant: decoding trusts nothing. Sizes are checked before memory is allocated, so that any
+message costs at most about `max_bytes`. Anything but an exact encoding of allowed arrays raises
+`CodecError`.
 """
 
 import json
@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 Array = NDArray[np.generic]
 
 DEFAULT_MAX_BYTES = 256 * 2**20
-"""Largest encoding taken in unless the caller says otherwise, header included, decompressed."""
+"""Default for the largest encoding accepted, decompressed and including the header."""
 MAX_HEADER_BYTES = 2**20
 MAX_ARRAYS = 4096
 MAX_DIMS = 8
 
 _LEVEL = 1
-"""Of zstd's compression."""
+"""Zstd's compression level."""
 _METADATA = "__metadata__"
 _FIELDS = {"dtype", "shape", "data_offsets"}
-# Little-endian by name: a big-endian machine's own arrays would be refused, not garbled.
+# Explicitly little-endian: a big-endian machine's native arrays would be refused, not garbled.
 _DTYPES: dict[str, np.dtype[np.generic]] = {
     "F64": np.dtype("<f8"),
     "I64": np.dtype("<i8"),
@@ -46,11 +46,11 @@ _DTYPES: dict[str, np.dtype[np.generic]] = {
 _ALLOWED = ", ".join(map(str, _DTYPES.values()))
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 DTYPES = frozenset(_NAMES)
-"""Types of arrays that can be encoded."""
+"""Array types that can be encoded."""
 
 
 class CodecError(ValueError):
-    """Bytes that are no valid encoding, or arrays that cannot be encoded."""
+    """Bytes that are not a valid encoding, or arrays that cannot be encoded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One array's line in the header."""
+    """One array's entry in the header."""
 
     name: str
     dtype: np.dtype[np.generic]
@@ -74,7 +74,7 @@ class _Entry:
 
 
 class _Contexts(threading.local):
-    """One thread's: to make them takes as long as to compress a trajectory of vectors."""
+    """One thread's contexts: creating them takes as long as compressing a trajectory of vectors."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(
@@ -87,26 +87,26 @@ _contexts = _Contexts()
 
 
 def encode(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    """Return arrays and metadata as one zstd frame that states its size and carries a checksum.
+    """Return arrays and metadata as one zstd frame with its size and a checksum.
 
     Equal arguments give equal bytes. Arrays have at most `MAX_DIMS` dimensions.
 
     Raises:
         CodecError: A dtype is not one of float16, float32, float64, int32, int64, uint8 and bool,
-            or a name or a limit is broken.
+            a name is invalid, or a limit is exceeded.
     """
     return _contexts.compressor.compress(encode_raw(arrays, metadata))
 
 
 def decode(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Payload:
-    """Return what `encode` was given, from untrusted bytes of at most `max_bytes` decompressed.
+    """Return the input of `encode`, from untrusted bytes of at most `max_bytes` decompressed.
 
     Raises:
-        CodecError: The bytes are damaged, too large or no encoding of ours.
+        CodecError: The bytes are damaged, too large or not an output of `encode`.
     """
     _check_frame(data, max_bytes=max_bytes)
     try:
-        # zstd takes the frame's own word for its size, so only the check above bounds memory.
+        # zstd trusts the frame's declared size, so only the check above bounds memory.
         raw = _contexts.decompressor.decompress(data, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CodecError(f"damaged zstd frame: {error}") from error
@@ -126,7 +126,7 @@ def encode_raw(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> byte
         header[_METADATA] = dict(metadata)
     buffers: list[bytes] = []
     offset = 0
-    # Wide types first: every array then starts at a multiple of its item size.
+    # Wide types first, so that every array starts at a multiple of its item size.
     for name, array in sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize):
         header[name] = _header_entry(name, array, offset)
         buffers.append(array.tobytes())
@@ -142,10 +142,10 @@ def encode_raw(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> byte
 
 
 def decode_raw(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Payload:
-    """Return what `encode_raw` was given; the arrays are read-only views of `data`.
+    """Return the input of `encode_raw`; the arrays are read-only views of `data`.
 
     Raises:
-        CodecError: The bytes are damaged, too large or no safetensors file of allowed arrays.
+        CodecError: The bytes are damaged, too large or not a safetensors file of allowed arrays.
     """
     if not 8 <= len(data) <= max_bytes:
         raise CodecError(f"{len(data)} bytes, expected 8 to {max_bytes}")
@@ -163,7 +163,7 @@ def decode_raw(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Payload:
 
 
 def _check_frame(data: bytes, *, max_bytes: int) -> None:
-    """Refuse a frame before decompressing it: zstd would allocate whatever size it declares."""
+    """Refuse a frame before decompressing it: zstd would allocate any declared size."""
     try:
         frame = zstandard.get_frame_parameters(data)
     except zstandard.ZstdError as error:
@@ -172,7 +172,7 @@ def _check_frame(data: bytes, *, max_bytes: int) -> None:
         raise CodecError("the zstd frame does not state its content size")
     if frame.content_size > max_bytes:
         raise CodecError(f"decompresses to {frame.content_size} bytes, at most {max_bytes} allowed")
-    # The window, too, is memory a frame asks for; 1 KiB is the smallest the format can state.
+    # The window is also memory that a frame demands; 1 KiB is the format's minimum.
     if frame.window_size > max(max_bytes, 1024):
         raise CodecError(f"zstd window of {frame.window_size} bytes, at most {max_bytes} allowed")
     if not frame.has_checksum:
@@ -249,7 +249,7 @@ def _parse_entry(name: str, fields: object) -> _Entry:
 
 
 def _check_layout(entries: Iterable[_Entry], *, size: int) -> None:
-    """The buffers must follow each other without gap or overlap and fill the data exactly."""
+    """Check that the buffers fill the data exactly, without gap or overlap."""
     expected = 0
     for entry in sorted(entries, key=lambda e: (e.begin, e.end)):
         if entry.begin != expected:

@@ -1,7 +1,7 @@
-"""Named arrays: what actors bring, what a learner keeps of it, and what a gradient step reads.
+"""Named arrays: the actors' results, the learner's samples, and the input of a gradient step.
 
-A column's leading axes follow from its name, so that whatever moves columns about (side by side,
-some environments of them, checked when they come from elsewhere) is written once for all names.
+A column's leading axes follow from its name. So code that joins, slices or checks columns is
+written once for all names.
 
 Legend: `T` steps; `B` environments side by side; `F` truncated episodes; `E` finished episodes;
 `n` samples, for what has no axis of time.
@@ -32,29 +32,29 @@ _AXES: Mapping[str, Axes] = {
 
 
 def axes_of(name: str) -> Axes:
-    """Return the leading axes of a column of experience: of steps, unless it is known better."""
+    """Return the leading axes of a column of experience; by default those of steps."""
     return _AXES.get(name, _STEPS)
 
 
 class ColumnsError(ValueError):
-    """Arrays that are not the columns that were expected; the message names the first."""
+    """Arrays that differ from the expected columns; the message names the first."""
 
 
 class Columns(Generic[A]):
-    """Arrays by name, tensors or NumPy's: `columns.reward` is `columns.arrays["reward"]`."""
+    """Arrays or tensors by name: `columns.reward` is `columns.arrays["reward"]`."""
 
     __slots__ = ("arrays", "num_trajectories", "sequence_length")
 
     def __init__(self, **arrays: A) -> None:
         self.arrays = arrays
         self.num_trajectories = 1
-        """Actors that samples are of, or off-policy environments; each has an equal share of them,
-        in one piece."""
+        """Number of actors, or off-policy environments, in the samples; each contributes an equal,
+        contiguous share."""
         self.sequence_length = 1
-        """Samples in a row that a recurrent network is to see together."""
+        """Number of consecutive samples in a recurrent network's sequence."""
 
     def __getattr__(self, name: str) -> A:
-        # Not `self.arrays`: an object that is being unpickled has none, and would ask for ever.
+        # Not `self.arrays`: during unpickling it does not exist yet, and would recurse for ever.
         arrays: dict[str, A] = object.__getattribute__(self, "arrays")
         try:
             return arrays[name]
@@ -68,24 +68,24 @@ class Columns(Generic[A]):
         return len(first)
 
     def replaced(self, **arrays: A) -> Self:
-        """Return these columns with some of them in place of what they were, or beside them."""
+        """Return these columns with some arrays replaced or added."""
         other = copy(self)
         other.arrays = self.arrays | arrays
         return other
 
     def mapped(self, function: Callable[[A], B], *names: str) -> "Columns[B]":
-        """Return what a function makes of each column, or of those that are named."""
+        """Return a function's result for each column, or for the named columns only."""
         chosen = names or self.arrays
         return Columns(**{name: function(self.arrays[name]) for name in chosen})
 
     def of_trajectories(self, number: int) -> Self:
-        """Return these samples as those of so many trajectories."""
+        """Return these samples as those of `number` trajectories."""
         other = copy(self)
         other.num_trajectories = number
         return other
 
     def in_sequences(self, length: int) -> Self:
-        """Return these samples as sequences of so many, one after the other."""
+        """Return these samples as consecutive sequences of `length`."""
         other = copy(self)
         other.sequence_length = length
         return other
@@ -108,10 +108,10 @@ class Experience(Columns[Array]):
 
     @property
     def final_rows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Where the final observations belong: their t and b, # [F] each.
+        """The t and b of the final observations, # [F] each.
 
         Raises:
-            ValueError: There is not one for each step that was truncated and not terminated.
+            ValueError: They do not match the truncated, unterminated steps one to one.
         """
         t, b = np.nonzero(self.truncated & ~self.terminated)
         if len(t) != len(self.final_observation):
@@ -121,7 +121,7 @@ class Experience(Columns[Array]):
         return t, b
 
     def between(self, start: int, stop: int) -> "Experience":
-        """Return environments `start` to `stop` of them."""
+        """Return environments `start` to `stop`."""
         _, b = self.final_rows
         inside = (start <= b) & (b < stop)
 
@@ -135,7 +135,7 @@ class Experience(Columns[Array]):
 
 
 def final_rows(parts: Sequence[Experience]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return where the parts' final observations belong, part by part: their t and b, # [F] each.
+    """Return the t and b of the parts' final observations, part by part, # [F] each.
 
     b counts over the environments of all parts.
     """
@@ -149,10 +149,10 @@ def final_rows(parts: Sequence[Experience]) -> tuple[NDArray[np.intp], NDArray[n
 
 
 def side_by_side(parts: Sequence[Experience]) -> Experience:
-    """Return all environments of some parts, in their order.
+    """Return the environments of all parts, in order.
 
     Raises:
-        ValueError: There are none, or they differ in length.
+        ValueError: There are no parts, or they differ in length.
     """
     lengths = {part.reward.shape[0] for part in parts}
     if len(lengths) != 1:
@@ -169,11 +169,11 @@ def side_by_side(parts: Sequence[Experience]) -> Experience:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Type and trailing axes that an array must have; None allows any."""
+    """Required type and trailing axes of an array; None allows any."""
 
     dtype: np.dtype[Any] | None = np.dtype(np.float32)
     item: tuple[int, ...] | None = ()
-    """Shape behind the leading axes."""
+    """Shape after the leading axes."""
 
 
 Schema = Mapping[str, Column]
@@ -186,21 +186,21 @@ def checked(
     axes: Callable[[str], Axes] = axes_of,
     finite: bool = False,
 ) -> dict[str, int]:
-    """Return the size of each axis of arrays that are what a schema says.
+    """Check arrays against a schema, and return the size of each axis.
 
     Args:
-        arrays: From elsewhere.
-        schema: What is expected.
+        arrays: Untrusted arrays.
+        schema: Expected columns.
         axes: Leading axes by name.
-        finite: Whether all numbers must be.
+        finite: Whether all numbers must be finite.
 
     Raises:
-        ColumnsError: They are not; or axes of one name differ in size.
+        ColumnsError: An array does not fit the schema, or axes of one name differ in size.
     """
     if arrays.keys() != schema.keys():
         raise ColumnsError(f"holds arrays {sorted(arrays)!r:.300}, expected {sorted(schema)}")
     sizes: dict[str, int] = {}
-    # An array that sets an axis's length comes before the arrays that are checked against it.
+    # An array that sets an axis's length is checked before arrays that depend on it.
     for name in sorted(schema, key=lambda name: "T+1" in axes(name)):
         _check(name, arrays[name], schema[name], axes(name), sizes)
     if finite:
@@ -209,7 +209,7 @@ def checked(
 
 
 def _check(name: str, array: Array, column: Column, leading: Axes, sizes: dict[str, int]) -> None:
-    """Hold an array against a column and the sizes of axes so far, and add the new ones."""
+    """Check an array against a column and the known sizes of axes, and add new sizes."""
     if column.dtype is not None and array.dtype != column.dtype:
         raise ColumnsError(f"{name} has dtype {array.dtype}, expected {column.dtype}")
     if array.ndim >= len(leading):

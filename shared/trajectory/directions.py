@@ -1,7 +1,7 @@
-"""Directions in the space of a policy's weights, known by their number alone.
+"""Directions in the space of a policy's weights, identified by their number alone.
 
-Whoever needs one computes it: nobody sends it. Learner and actors draw it from the job's seed, the
-iteration and the direction's number.
+Directions are never sent. Learner and actors each derive them from the job's seed, the iteration
+and the direction's number.
 
 Legend: n weights and biases of a policy, layer by layer, each weight before its bias. A linear
 policy has no bias, as in arXiv 1803.07055.
@@ -26,7 +26,7 @@ def direction(job_seed: int, iteration: int, index: int, size: int) -> NDArray[n
 
 
 def weight_shapes(spec: PolicySpec) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays that directions move, in their order."""
+    """Return the shapes of the arrays that directions perturb, in order."""
     shapes = {name: shape for name, shape in spec.shapes.items() if name.startswith(_LAYERS)}
     if len(shapes) == 2:  # a weight and a bias: one layer
         return {name: shape for name, shape in shapes.items() if not name.endswith(_BIAS)}
@@ -36,12 +36,12 @@ def weight_shapes(spec: PolicySpec) -> dict[str, tuple[int, ...]]:
 def flat_weights(
     spec: PolicySpec, arrays: Mapping[str, NDArray[np.float32]]
 ) -> NDArray[np.float64]:
-    """Return a policy's weights and biases in a row # [n]."""
+    """Return a policy's weights and biases, flattened # [n]."""
     return np.concatenate([arrays[name].ravel() for name in weight_shapes(spec)], dtype=np.float64)
 
 
 def shaped_weights(spec: PolicySpec, flat: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
-    """Return numbers in a row # [n] as a policy's weights and biases."""
+    """Return flat numbers # [n] as a policy's weights and biases."""
     shapes = weight_shapes(spec)
     ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
     parts = np.split(flat.astype(np.float32), ends[:-1])

@@ -1,4 +1,4 @@
-"""An actor's result of a search: a few sums of each whole episode, and no steps.
+"""An actor's result of a search: a few sums of each whole episode, without steps.
 
 Legend: `E` episodes; `F` numbers of an observation.
 """
@@ -20,21 +20,21 @@ from shared.trajectory.trajectory import (
 
 _FORMAT = "nitro-episode-sums/1"
 _LARGEST_RETURN = 1e100
-"""Sums and squares of returns below it are finite, too."""
+"""Limit for returns, so that their sums and squares are finite."""
 _LARGEST_OBSERVED = float(np.finfo(np.float32).max)
 _NUMBERS_F64 = np.dtype(np.float64)
 
 
 class EpisodeSums(Trajectory):
-    """A trajectory of which the sums of its episodes are left.
+    """A trajectory reduced to the sums of its episodes.
 
-    Columns, all of [E] or [E, F]; no step is missing from them:
+    Columns, all [E] or [E, F], over all steps of each episode:
         episode: Number in the iteration, see `SearchTask`. int64
         episode_returns: Undiscounted. float64
         episode_lengths: In steps. int32
-        observation_mean: Mean of the observations that were acted on. float64, [E, F], or [E, 0]
-            where they are not reported.
-        observation_m2: Sum of their squared distances from it, likewise.
+        observation_mean: Mean of the observations before each action. float64, [E, F], or [E, 0]
+            if not reported.
+        observation_m2: Sum of their squared deviations from the mean, of the same type and shape.
     """
 
     __slots__ = ()
@@ -46,7 +46,7 @@ class EpisodeSums(Trajectory):
 
     @property
     def num_envs(self) -> int:
-        """One: its episodes are played one after the other."""
+        """Always 1: an actor plays its episodes one after the other."""
         return 1
 
 
@@ -62,7 +62,7 @@ def _schema(num_observed: int) -> Schema:
 
 
 def encode_sums(sums: EpisodeSums) -> bytes:
-    """Return them as bytes for the cache; equal sums give equal bytes."""
+    """Return the sums as bytes for the cache; equal sums give equal bytes."""
     return encoded(sums.arrays, sums, _FORMAT)
 
 
@@ -77,11 +77,11 @@ def decode_sums(
     """Return the sums in untrusted bytes.
 
     Args:
-        data: What an actor stored.
-        environment: What was observed.
-        episodes: Numbers of the episodes that it was to play.
+        data: The actor's stored result.
+        environment: The job's environment.
+        episodes: Numbers of the actor's episodes.
         longest: Most steps of an episode.
-        moments: Whether it was to report those of the observations.
+        moments: Whether the moments of the observations are expected.
 
     Raises:
         TrajectoryError: The bytes are damaged, or a field is missing, of the wrong type or shape,

@@ -1,15 +1,16 @@
-"""Stacked frames as single frames: what an observation adds to the one before it.
+"""Stacked frames as single frames, without those that the previous observation holds already.
 
-An observation of `k` stacked frames repeats k - 1 frames of the observation before it, so only the
-first observation of an episode is sent whole and every other as its newest frame. Frames of one
-environment follow each other in time, which is what a compressor needs to see that little moves.
+An observation of `k` stacked frames repeats k - 1 frames of the previous observation. So only the
+first observation of an episode is sent whole; each later observation is sent as its newest frame.
+The frames of one environment are stored in order of time, which helps the compressor: little moves
+from frame to frame.
 
 Legend: `T` steps, `B` environments, `k` frames per stack, `F` truncated episodes, `M` frames sent;
-`end[t, b]` marks the last step of an episode, after which `observation[t + 1, b]` begins another
-one unless it is the last row (see `shared.trajectory.trajectory`).
+`end[t, b]` marks the last step of an episode, after which `observation[t + 1, b]` begins the next
+episode unless it is the last row (see `shared.trajectory.trajectory`).
 
-Invariant: `unpacked(packed(arrays))` is `arrays` to the last bit; what is no stack of frames
-stays as it is.
+Invariant: `unpacked(packed(arrays))` is bit-identical to `arrays`. Observations that are not stacks
+of frames stay unchanged.
 """
 
 import math
@@ -28,10 +29,10 @@ _MARKS: tuple[str, ...] = ("terminated", "truncated")
 
 
 def packed(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return a trajectory's arrays with `frame` and `final_frame` for the observations.
+    """Return a trajectory's arrays with `frame` and `final_frame` in place of the observations.
 
     Returns:
-        The arrays as they are if the observations are no stacks of frames.
+        The unchanged arrays if the observations are not stacks of frames.
     """
     arrays = dict(arrays)
     observation, final_observation = arrays["observation"], arrays["final_observation"]
@@ -49,15 +50,15 @@ def packed(arrays: Mapping[str, Array]) -> dict[str, Array]:
 def unpacked(
     arrays: Mapping[str, Array], observation_shape: tuple[int, ...], *, max_bytes: int
 ) -> dict[str, Array]:
-    """Return the arrays that `packed` was given; untrusted ones without a frame as they are.
+    """Return the arrays that `packed` took; untrusted arrays without frames stay unchanged.
 
     Args:
-        arrays: What came over the wire.
-        observation_shape: (k, H, W) where frames are allowed.
-        max_bytes: Most bytes the observations may take; checked before memory is taken.
+        arrays: Untrusted arrays.
+        observation_shape: (k, H, W) if frames are allowed.
+        max_bytes: Most bytes for the observations; checked before memory is allocated.
 
     Raises:
-        ValueError: The frames are not as many or not of the size that the rest calls for.
+        ValueError: The number or the size of the frames does not fit the other arrays.
     """
     arrays = dict(arrays)
     if "frame" not in arrays and "final_frame" not in arrays:
@@ -90,7 +91,7 @@ def unpacked(
 
 
 def _marks(arrays: Mapping[str, Array]) -> tuple[Flags, Flags]:
-    """Return where episodes end and where final observations follow, both # [T, B]."""
+    """Return the steps that end episodes, and the steps with a final observation, both # [T, B]."""
     terminated, truncated = arrays["terminated"], arrays["truncated"]
     return terminated | truncated, truncated & ~terminated
 
@@ -98,7 +99,7 @@ def _marks(arrays: Mapping[str, Array]) -> tuple[Flags, Flags]:
 def _single(observation: Images, begin: Flags) -> Images | None:
     """Return the frames [M, H, W] of stacked observations [T+1, B, k, H, W], each once.
 
-    Or None if an observation does not continue the one before it.
+    Return None if an observation does not continue the previous observation.
     """
     for t, b in np.argwhere(~begin):
         # Step by step: each comparison stays in the processor's cache.
@@ -110,7 +111,7 @@ def _single(observation: Images, begin: Flags) -> Images | None:
 
 
 def _stacked(frames: Images, begin: Flags, num_stacked: int) -> Images:
-    """Return the observations [T+1, B, k, H, W] that `_single` took apart."""
+    """Return the observations [T+1, B, k, H, W] that `_single` reduced."""
     num_sent = np.where(begin, num_stacked, 1).swapaxes(0, 1)
     newest = np.cumsum(num_sent.reshape(-1)).reshape(num_sent.shape).swapaxes(0, 1) - 1
     stacks = sliding_window_view(frames, num_stacked, axis=0)  # [M - k + 1, H, W, k]
@@ -121,8 +122,8 @@ def _stacked(frames: Images, begin: Flags, num_stacked: int) -> Images:
 def _single_finals(final_observation: Images, observation: Images, cut: Flags) -> Images | None:
     """Return the newest frame [F, H, W] of each final observation [F, k, H, W].
 
-    Or None if one does not continue the observation before it; `cut` marks the F steps that final
-    observations follow, in their order.
+    Return None if a final observation does not continue the previous observation. `cut` marks the F
+    steps with a final observation, in order.
     """
     before = observation[:-1][cut]
     if not np.array_equal(before[:, 1:], final_observation[:, :-1]):
@@ -131,13 +132,13 @@ def _single_finals(final_observation: Images, observation: Images, cut: Flags) -
 
 
 def _stacked_finals(frames: Images, observation: Images, cut: Flags) -> Images:
-    """Return the final observations [F, k, H, W] that `_single_finals` took apart."""
+    """Return the final observations [F, k, H, W] that `_single_finals` reduced."""
     before = observation[:-1][cut]
     return np.concatenate((before[:, 1:], frames[:, np.newaxis]), axis=1)
 
 
 def _begins(end: Flags) -> Flags:
-    """Return which observations begin an episode, # [T+1, B]."""
+    """Return the mask of observations that begin an episode, # [T+1, B]."""
     begin = np.zeros((len(end) + 1, *end.shape[1:]), np.bool_)
     begin[0] = True
     begin[1:-1] = end[:-1]

@@ -1,4 +1,4 @@
-"""The tasks of a round's actors: the same wherever they run, as functions or on own cores."""
+"""The tasks of a round's actors, identical for functions and for the learner's own cores."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -24,16 +24,16 @@ def rollout_tasks(
 ) -> Iterator[RolloutTask]:
     """Yield the tasks of some of a round's actors and evaluation episodes, rollouts first.
 
-    Thousands take a tenth of a second to make: whoever must not wait takes some at a time.
+    Thousands of tasks take a tenth of a second; a caller that must not block takes a few at a time.
 
     Args:
-        job: The round's, as the learner that holds it was given it.
+        job: The job, as in the learner's lease.
         plan: The round.
-        lease_id: Under which it was planned.
+        lease_id: Lease under which the round was planned.
         samples: Indices of actors.
-        evaluations: Indices of episodes.
+        evaluations: Indices of evaluation episodes.
     """
-    env = job.spec.environment_ref  # made once: making it checks it
+    env = job.spec.environment_ref  # built once, because building it validates it
     lease_hash = hash_of_lease(lease_id)
     wanted: list[tuple[Literal["sample", "evaluate"], int]] = [("sample", i) for i in samples]
     wanted += [("evaluate", index) for index in evaluations]
@@ -72,7 +72,7 @@ def _task(
 
 
 def search_task(job: Job, num_actors: int) -> SearchTask | None:
-    """Return what the actors of a round of so many search; None where they sample."""
+    """Return the search of a round with `num_actors` actors; None if the actors sample."""
     rule = job.hyperparameters
     if not isinstance(rule, SearchHyperparameters):
         return None

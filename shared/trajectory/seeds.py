@@ -1,19 +1,19 @@
-"""Seeds of single actors, derived so that no two rollouts of a job share one."""
+"""Seeds of actors, derived so that no two rollouts of a job share a seed."""
 
 import hashlib
 from typing import Literal
 
 Purpose = Literal["sample", "evaluate", "later", "search", "direction"]
-"""What a seed is for: `evaluate` within a job, `later` when it is over; `search` of the episodes
-along a direction, `direction` of that itself."""
+"""Purpose of a seed. `evaluate`: evaluations within a job. `later`: evaluations after its end.
+`search`: the episodes along a direction. `direction`: the direction itself."""
 
 
 def actor_seed(job_seed: int, *, mode: Purpose, round_index: int, actor_index: int) -> int:
     """Return the 63-bit seed of one rollout.
 
-    A cryptographic hash of the identity, so nearby identities give unrelated streams, and any
-    process on any machine derives the same number. The attempt is left out on purpose: a rollout
-    that is repeated after a crash must be the same rollout.
+    It is a cryptographic hash of the arguments. So similar arguments give unrelated streams, and
+    every process derives the same number. The attempt is left out on purpose: a rollout repeated
+    after a crash must be the same rollout.
 
     >>> actor_seed(0, mode="sample", round_index=0, actor_index=0) != actor_seed(
     ...     0, mode="sample", round_index=0, actor_index=1
@@ -25,9 +25,9 @@ def actor_seed(job_seed: int, *, mode: Purpose, round_index: int, actor_index: i
 
 
 def round_uniform(job_seed: int, *, purpose: str, round_index: int) -> float:
-    """Return a number in [0, 1) that a round's decision may treat as random.
+    """Return a pseudo-random number in [0, 1) for a round's decision.
 
-    Derived like an actor's seed, so a round that is decided again is decided the same.
+    It is derived like an actor's seed, so a repeated decision gives the same result.
 
     >>> 0.0 <= round_uniform(0, purpose="score", round_index=1) < 1.0
     True

@@ -1,9 +1,9 @@
-"""Snapshots as two arrays: the bytes of several, one after the other, and the size of each.
+"""Snapshots as two arrays: their concatenated bytes, and the size of each.
 
-A *snapshot* is where an environment's episode was left. Only `shared.environments.state` knows what
-is in one; everybody else passes it on.
+A *snapshot* is the point at which an environment's episode was saved. Only
+`shared.environments.state` knows its contents; all other code passes it on.
 
-Legend: `N` snapshots, `S` bytes of all together.
+Legend: `N` snapshots, `S` total bytes.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_SNAPSHOT_BYTES = 2**18
-"""Largest state of one environment that is handed on."""
+"""Largest snapshot of one environment."""
 
 
 def joined(snapshots: Iterable[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -24,14 +24,14 @@ def joined(snapshots: Iterable[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.in
 
 
 def parted(data: NDArray[np.generic], sizes: NDArray[np.generic]) -> tuple[bytes, ...]:
-    """Return the snapshots that `joined` was given.
+    """Return the snapshots that `joined` took.
 
     Args:
         data: Untrusted bytes, [S].
         sizes: Untrusted sizes, [N].
 
     Raises:
-        ValueError: They do not belong together, or a snapshot is too large.
+        ValueError: The bytes do not match the sizes, or a snapshot is too large.
     """
     if data.dtype != np.uint8 or data.ndim != 1 or sizes.dtype != np.int64 or sizes.ndim != 1:
         raise ValueError("snapshots are no bytes, or their sizes no whole numbers")

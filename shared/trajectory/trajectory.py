@@ -1,14 +1,14 @@
-"""Results of one actor: a trajectory to learn from, or the outcome of one episode.
+"""An actor's result: a trajectory to learn from, or the outcome of one episode.
 
 Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` finished episodes.
 
-Step t takes `action[t]` at `observation[t]`. Where an episode ends inside the fragment, the
-environment is reset and `observation[t + 1]` is the first observation of the next episode; where it
-ends at the very last step, `observation[T]` is the final observation and no reset is wasted.
+Step t takes `action[t]` at `observation[t]`. If an episode ends inside the fragment, the
+environment is reset, and `observation[t + 1]` is the first observation of the next episode. If it
+ends at the last step, `observation[T]` is the final observation, and no reset is wasted.
 A step that is both terminated and truncated counts as terminal: nothing is bootstrapped there.
 
-Invariant: what `decode_trajectory` returns is complete, finite and of the shapes the environment
-dictates, and carries the identity of the round it was sampled for.
+Invariant: a trajectory from `decode_trajectory` is complete, finite and of the environment's
+shapes, and carries the identity of its round.
 """
 
 import math
@@ -54,35 +54,34 @@ _EPISODE: Schema = {
 
 
 class TrajectoryError(ValueError):
-    """Bytes that hold no valid trajectory or episode; the message names the field."""
+    """Bytes without a valid trajectory or episode; the message names the field."""
 
 
 class Trajectory(Experience):
     """`T` steps of `B` environments under one policy version, and the round they belong to.
 
     Columns, see `experience_schema`:
-        observation: What the policy saw; the last row is there to bootstrap from.
+        observation: The policy's input; the last row is for bootstrapping.
         final_observation: Last observation of each episode cut by a time limit, one row per (t, b)
             that is truncated and not terminated, in (t, b) order.
         action: As sampled: float32 before rescaling and clipping, or int64 numbered from 0.
-        reward: As the environment gave it.
+        reward: The environment's own.
         log_prob: Log-probability (density) of `action` under the behaviour policy.
-        episode_returns: Undiscounted returns of the episodes that ended here, in the order they
-            ended; of whole games where episodes are lives.
+        episode_returns: Undiscounted returns of the episodes that ended here, in order of their
+            ends; those of whole games if episodes are lives.
         terminated, truncated, episode_lengths: As their names say.
-        recurrent_state: What a recurrent policy remembered before the first step of each
-            environment; there is no such column of other policies.
+        recurrent_state: A recurrent policy's state before the first step of each environment; other
+            policies have no such column.
 
     Attributes:
-        policy_version: Version of the weights that every action was chosen by.
-        dropped_episodes: Episodes that were left out because something was not finite.
-        begun_anew: Episodes that were to go on, and began anew: where they were left could not be
-            read.
-        lost_replays: Those of them whose repeated actions gave another episode.
-        snapshots: Where each environment's episode was left, for whoever goes on with it; none
-            where every fragment begins with a reset. Only `shared.environments.state` reads them.
-        earlier_returns: Discounted return of each environment's episode before the first step here:
-            of what others did, and 0 where it began here; none where there are no snapshots.
+        policy_version: Version of the weights that chose every action.
+        dropped_episodes: Episodes left out because a number was not finite.
+        begun_anew: Episodes that started over because their saved state could not be read.
+        lost_replays: Of these, episodes whose repeated actions gave another episode.
+        snapshots: The saved episode of each environment, for a later actor to resume; empty if
+            every fragment begins with a reset. Only `shared.environments.state` reads them.
+        earlier_returns: Discounted return of each environment's episode before the first step here,
+            from earlier actors; 0 if the episode began here; empty without snapshots.
     """
 
     __slots__ = ("job_id", *_NUMBERS, *_ANEW, "snapshots", "earlier_returns")
@@ -133,7 +132,7 @@ class Episode:
 
 
 def experience_schema(environment: EnvironmentSpec, *, state_size: int = 0) -> Schema:
-    """Return what actors bring of an environment, with recurrent states of so many numbers."""
+    """Return the columns of an environment's experience, with recurrent states of `state_size`."""
     observation = Column(
         np.dtype(environment.observation.dtype), item=tuple(environment.observation.shape)
     )
@@ -175,10 +174,10 @@ def decode_trajectory(
     """Return the trajectory in untrusted bytes; its arrays are read-only.
 
     Args:
-        data: What an actor stored.
-        environment: What observations and actions must look like.
-        state_size: Numbers of a recurrent state; 0 of policies without one.
-        max_bytes: Most bytes the arrays may take.
+        data: The actor's stored result.
+        environment: Description of the expected observations and actions.
+        state_size: Size of a recurrent state; 0 without one.
+        max_bytes: Most bytes for the arrays.
 
     Raises:
         TrajectoryError: The bytes are damaged, or a field is missing, of the wrong type or shape,
@@ -237,7 +236,7 @@ def decode_episode(data: bytes) -> Episode:
 def encoded(
     arrays: Mapping[str, codec.Array], result: Trajectory | Episode, result_format: str, **more: str
 ) -> bytes:
-    """Return a result's arrays as bytes, with whose they are and what else is said of them."""
+    """Return a result's arrays as bytes, with its identity and further metadata."""
     numbers = {name: str(getattr(result, name)) for name in _NUMBERS}
     metadata = {"format": result_format, "job_id": result.job_id, **numbers, **more}
     return codec.encode(arrays, metadata)
@@ -254,7 +253,7 @@ def _snapshots(arrays: dict[str, codec.Array]) -> tuple[bytes, ...]:
 
 
 def _earlier_returns(arrays: dict[str, codec.Array]) -> tuple[float, ...]:
-    """Take the discounted returns of before out of a trajectory's arrays."""
+    """Take the earlier discounted returns out of a trajectory's arrays."""
     found = arrays.pop(_EARLIER, None)
     if found is None:
         raise TrajectoryError(f"holds no array {_EARLIER!r}")
@@ -264,7 +263,7 @@ def _earlier_returns(arrays: dict[str, codec.Array]) -> tuple[float, ...]:
 
 
 def payload_of(data: bytes, expected_format: str, max_bytes: int) -> codec.Payload:
-    """Return the arrays in untrusted bytes that are to be of a format; raises `TrajectoryError`."""
+    """Return the arrays in untrusted bytes of an expected format; raise `TrajectoryError`."""
     try:
         payload = codec.decode(data, max_bytes=max_bytes)
     except codec.CodecError as error:
@@ -276,7 +275,7 @@ def payload_of(data: bytes, expected_format: str, max_bytes: int) -> codec.Paylo
 
 
 def identity_of(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return whose a result is, by the names of its attributes; raises `TrajectoryError`."""
+    """Return a result's identity, by attribute; raise `TrajectoryError` if it is invalid."""
     job_id = _field(metadata, "job_id", _JOB_ID, "a job's id")
     return {"job_id": job_id, **{name: _number(metadata, name) for name in _NUMBERS}}
 
@@ -307,7 +306,7 @@ def _check_counts(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
     num_cut = int(np.count_nonzero(trajectory.truncated & ~trajectory.terminated))
     num_ended = int(np.count_nonzero(trajectory.truncated | trajectory.terminated))
     if environment.episodes_are_lives:
-        # A game is reported once, with its last life: maybe where an episode that was left begins.
+        # A game is reported once, with its last life, perhaps at the start of a resumed episode.
         num_ended = min(trajectory.episode_returns.size, num_ended + num_snapshots)
     for name, expected in (
         ("final_observation", num_cut),
