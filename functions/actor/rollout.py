@@ -245,7 +245,7 @@ class Play:
             RolloutError: An action is not finite although what was observed is.
         """
         env, space = self._env, self._env.observation_space
-        state = self._policy.new_state(1)
+        mode_of = self._policy.modes(1, self._policy.new_state(1))
         self.episode_return, self.length, self.broken = 0.0, 0, None
         self.observed = observed = list[NDArray[np.float32]]()
         if seed is not None:
@@ -256,7 +256,7 @@ class Play:
             row = observation[np.newaxis]
             if self._keeps:
                 observed.append(row)
-            mode = self._policy.mode(row, state)
+            mode = mode_of(row)
             _check_diverged(self._task.env.env_id, row, mode, step=self.length)
             (action,) = self._translate(mode)
             given, reward, terminated, truncated, _ = env.step(action)
@@ -276,14 +276,14 @@ class Play:
     def _together(self, *, seed: int | None) -> None:
         """Play one episode of several agents likewise; its return is their mean."""
         envs, space = self._agents, self._agents[0].observation_space
-        state = self._policy.new_state(len(envs))
+        mode_of = self._policy.modes(len(envs), self._policy.new_state(len(envs)))
         self.episode_return, self.length, self.broken = 0.0, 0, None
         if seed is not None:
             seed_generators(seed)
         rows, ended = np.stack([_seen(env.reset(seed=seed)[0], space) for env in envs]), False
         self.progress += 1
         while not ended and self.broken is None and self.length < self._most_steps:
-            mode = self._policy.mode(rows, state)
+            mode = mode_of(rows)
             _check_diverged(self._task.env.env_id, rows, mode, step=self.length)
             actions = [*self._translate(mode)]
             choose(envs, actions)
