@@ -1,6 +1,6 @@
-"""The REST API that a job is trained by: one that is named, `nitro up`'s, or a system started here.
+"""The REST API that trains a job: a named one, `nitro up`'s, or that of a new local system.
 
-Whoever trains takes it from here: the command line, `nitro.train` and experiments.
+The command line, `nitro.train` and experiments get it here.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ from nitro.settings import read_settings
 from shared.contracts.job_spec import JobSpec
 
 _FEWEST_INVOCATIONS = 1000
-"""The first quota of an AWS account, so that a local system throttles no sooner."""
+"""The initial quota of an AWS account, so that a local system throttles no earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,19 +38,19 @@ class Api:
 
     client: NitroClient
     system: LocalSystem | None = None
-    """The processes behind it, if they are ours."""
+    """The processes behind it, if we started them."""
     place: Place
-    """Options that suggested commands need to reach it again."""
+    """Options with which suggested commands reach it."""
     environment_packages: tuple[str, ...] = ()
-    """Modules that actors import to know the user's environments."""
+    """Modules that actors import to register the user's environments."""
 
     def check(self) -> None:
-        """Raise if the API cannot do its work any more."""
+        """Raise if the API no longer works."""
         if self.system is not None:
             self.system.check()
 
     def wait_ready(self) -> None:
-        """Wait for what a job needs beyond being submitted."""
+        """Wait until the processes that train a job are ready."""
         if self.system is not None:
             self.system.wait_ready()
 
@@ -74,27 +74,27 @@ def open_api(
     networks: Sequence[str] = (),
     tell: Callable[[str], object],
 ) -> Iterator[Api]:
-    """Connect to the API that is meant or is up here, or else start the local system.
+    """Connect to the named or running API, or else start a local system.
 
     Args:
         runs_dir: Folder of the local runs.
-        spec: What will be trained, where that is known here.
-        resume: The job that goes on, where that is not a new one.
-        key: The idempotency key that a new one is submitted with.
-        known_here: Names what this process knows its environment by, for actors that are started.
-        most_actors: How many actors a round of it may have.
-        api_url: The API that is named.
-        token: The named API's bearer token; None for that of the settings.
-        processes: Actors that run at once, for a local system that is started.
-        learners: Jobs that are trained at once, for a local system that is started.
-        parallel: How many of them the user asked for; None where nobody did.
-        learner_ranks: Processes that share a learner's gradient steps; None for one, as a rule.
-        environment_packages: Of environments of one's own, for a local system that is started.
-        networks: Of one's own, for the learner of a local system that is started.
-        tell: Takes a line on what is used or started.
+        spec: The job to train, if known here.
+        resume: The job to resume; None for a new one.
+        key: The idempotency key of a new job.
+        known_here: Returns the name of its environment's maker in this process, for new actors.
+        most_actors: Most actors in one of its rounds.
+        api_url: The named API.
+        token: The named API's bearer token; None means the settings' token.
+        processes: Concurrent actors of a new local system.
+        learners: Concurrent jobs of a new local system.
+        parallel: The user's number of concurrent jobs; None without one.
+        learner_ranks: Processes that share a learner's gradient steps; None usually means one.
+        environment_packages: Custom environments for a new local system.
+        networks: Custom networks for the learner of a new local system.
+        tell: Called with a line about the used or started system.
 
     Raises:
-        CommandError: Something given does not fit the API, or the system cannot be started.
+        CommandError: An argument does not fit the API, or the system cannot be started.
     """
     settings = read_settings()
     named = api_url or settings.api_url
@@ -121,7 +121,7 @@ def open_api(
         with system, NitroClient(system.api_url, system.token) as client:
             place = Place(runs_dir=runs_dir, environment_packages=environment_packages or ())
             yield Api(client=client, system=system, place=place, environment_packages=packages)
-            system.close(at_once=True)  # the job has ended: there is nothing to hand back
+            system.close(at_once=True)  # the job has ended: there is no lease to return
         return
     if spec is not None:
         require_no_files(spec)
@@ -149,10 +149,10 @@ def _packages(
     option: Sequence[str] | None,
     known_here: str | None,
 ) -> tuple[str, ...]:
-    """Return what actors on this machine import for a job, which is imported here as well.
+    """Import the modules that actors on this machine need for a job, and return their names.
 
     Raises:
-        CommandError: It cannot be imported, or nothing makes the job's environment.
+        CommandError: A module cannot be imported, or nothing makes the job's environment.
     """
     if spec is not None:
         names = own_packages(option, known_here=known_here or kept_maker(runs_dir, spec.env_id))

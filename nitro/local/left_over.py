@@ -8,7 +8,7 @@ from shared.contracts.jobs import FINISHED, JobStatus
 
 _LOOK_S = 0.05
 _PATIENCE_S = 60.0
-"""How long the learner may take to end such jobs: the dead learner's lease has to expire first."""
+"""Time for the learner to end such jobs: the dead learner's lease has to expire first."""
 UNFINISHED: tuple[JobStatus, ...] = ("checking", "queued", "running", "stopping")
 
 
@@ -20,10 +20,10 @@ def end_left_over(
     tell: Callable[[str], object],
     pause: Callable[[float], object],
 ) -> None:
-    """Stop jobs a killed system left open, and wait until the learner has ended them.
+    """Stop the open jobs of a killed system, and wait until the learner has ended them.
 
-    It would go on with them before the next job, or never get to those that were told to stop: the
-    next job is free at once. Until they have ended, actors are kept warm for them.
+    Otherwise the learner would resume them before the next job, or never end stopped ones, because
+    the next job is available at once. Actors stay warm for these jobs until they end.
     """
     waiting = stop_left_over(api, statuses, keep=keep, tell=tell)
     if waiting:
@@ -44,7 +44,7 @@ def stop_left_over(
     keep: str | None,
     tell: Callable[[str], object],
 ) -> list[str]:
-    """Stop jobs, say so, and return those that a learner has yet to end."""
+    """Stop jobs with a message, and return the jobs that a learner has yet to end."""
     left_over = [job for status in statuses for job in api.client.every_job(status=status)]
     stopped = [api.client.stop(job.job_id) for job in left_over if job.job_id != keep]
     for job in stopped:

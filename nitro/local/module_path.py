@@ -1,4 +1,4 @@
-"""Where the processes of the local system look for modules: `PYTHONPATH`."""
+"""The `PYTHONPATH` of the local system's processes."""
 
 import os
 import site
@@ -8,20 +8,20 @@ from pathlib import Path
 from types import ModuleType
 
 _PACKAGES = Path(__file__).resolve().parents[2]
-"""Folder our packages lie in."""
+"""Folder of our packages."""
 
 
 def module_path(folders: Iterable[Path] = ()) -> str:
-    """Return a PYTHONPATH: our packages first, then that of this process, then these folders."""
+    """Return a PYTHONPATH: our packages, then this process's path, then these folders."""
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     paths = [_PACKAGES, *map(Path, inherited), *folders]
     return os.pathsep.join(dict.fromkeys(str(path.absolute()) for path in paths))
 
 
 def folders_of(modules: Iterable[str]) -> tuple[Path, ...]:
-    """Return where imported modules lie, but for the places that every Python looks into.
+    """Return the folders of imported modules, except for Python's default ones.
 
-    One may lie beside the script that runs, where no other process would look for it.
+    A module may be next to the running script, where no other process would look.
     """
     everywhere = {*site.getsitepackages(), site.getusersitepackages()}
     tops = dict.fromkeys(name.partition(".")[0] for name in modules)

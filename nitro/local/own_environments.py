@@ -43,19 +43,19 @@ def own_packages(
     runs: Sequence[Path] = (),
     known_here: str | None = None,
 ) -> tuple[str, ...]:
-    """Import the environments of one's own that are meant; return their names.
+    """Import the selected custom environments; return their module names.
 
-    Those are the option's, or else what the runs were trained with and what
-    NITRO_ENVIRONMENT_PACKAGES says. Imported here and now, because actors that cannot start would
-    have to be waited for. Modules in the present folder are found.
+    They come from the option, or else from the runs and from NITRO_ENVIRONMENT_PACKAGES. An import
+    error shows at once here; actors would fail only after a wait. Modules in the current folder are
+    found.
 
     Args:
-        option: What the command line says.
+        option: The command line's names.
         runs: Folders of runs.
-        known_here: What this process knows an environment by.
+        known_here: Name of an environment's maker in this process.
 
     Raises:
-        CommandError: A name is none, or a package cannot be imported.
+        CommandError: A name is malformed, or a package cannot be imported.
     """
     end_import()
     try:
@@ -74,11 +74,11 @@ def own_packages(
 
 
 def keep_packages(run: Path, names: Sequence[str]) -> None:
-    """Keep what makes the environment of a run on this machine.
+    """Store the names of the modules that make a run's environment on this machine.
 
     Args:
-        run: The run's folder, which need not be there yet.
-        names: As `own_packages` returns them.
+        run: The run's folder, which need not exist yet.
+        names: The result of `own_packages`.
     """
     if names:
         path = _kept_path(run)
@@ -87,7 +87,7 @@ def keep_packages(run: Path, names: Sequence[str]) -> None:
 
 
 def kept_packages(run: Path) -> tuple[str, ...]:
-    """Return what makes the environment of a run on this machine, as far as it is known."""
+    """Return the stored names of the modules that make a run's environment."""
     try:
         return package_names(_kept_path(run).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -95,14 +95,14 @@ def kept_packages(run: Path) -> tuple[str, ...]:
 
 
 def kept_maker(runs_dir: Path, env_id: str) -> str | None:
-    """Return what made an environment that is registered nowhere, by the newest run in it."""
+    """Return the maker of an unregistered environment, from its newest run."""
     kept = sorted(_folder(runs_dir).glob("*.packages"), key=lambda path: path.stat().st_mtime)
     names = (name for path in reversed(kept) for name in kept_packages(_run_of(path)))
     return next((name for name in names if ":" in name and maker_env_id(name) == env_id), None)
 
 
 def write_module(runs_dir: Path, stem: str, source: str) -> str:
-    """Keep the source of a module beside the jobs; return its name for actors."""
+    """Store a module's source next to the jobs; return its name for actors."""
     digest = hashlib.sha256(source.encode()).hexdigest()[:12]
     path = _folder(runs_dir) / digest / f"{stem}.py"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,10 +124,10 @@ def _folder(runs_dir: Path) -> Path:
 
 
 def require_registered(env_id: str) -> None:
-    """Refuse an environment that no actor on this machine could make, before any is started.
+    """Refuse an environment that actors on this machine could not make, before any starts.
 
     Raises:
-        CommandError: There is none of that name; names similar ones.
+        CommandError: The environment is unknown; names similar ones.
     """
     from shared.environments.building import (
         require_registered as require,  # Gymnasium takes a while to load
@@ -137,15 +137,15 @@ def require_registered(env_id: str) -> None:
     try:
         require(env_id)
     except UnsupportedEnvironment as error:
-        # As an API tells it: the field first, and then what is wrong with it.
+        # As in an API's errors: the field first, then the problem.
         raise CommandError(str(error).replace("env_id ", "env_id: ", 1)) from error
 
 
 def require_admitted_here(job: Job) -> None:
-    """Raise what a job was refused for; say so where this process knows its environment.
+    """Raise the reason for a job's refusal; add advice if this process knows its environment.
 
     Raises:
-        JobRefusedError: It failed before its environment was known to the actors.
+        JobRefusedError: The job failed before actors knew its environment.
     """
     try:
         require_admitted(job)
@@ -158,10 +158,10 @@ def require_admitted_here(job: Job) -> None:
 
 
 def learner_variables(networks: Sequence[str]) -> dict[str, str]:
-    """Return the settings of a local learner that is to know networks of one's own.
+    """Return the settings of a local learner with custom networks.
 
     Args:
-        networks: As `nitro.python.makers.maker_name` returns them; their modules are imported here.
+        networks: Results of `nitro.python.makers.maker_name`; their modules are imported here.
     """
     if not networks:
         return {}
@@ -186,7 +186,7 @@ def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     variables = {name: os.environ[name] for name in settings.actor_variables if name in os.environ}
     if packages:
         variables["NITRO_ENVIRONMENT_PACKAGES"] = ",".join(packages)
-        # Modules imported here must be found there, and so must files in the present folder.
+        # Actors must find the modules imported here, and files in the current folder.
         modules = (
             name.partition(":")[0]
             for name in packages

@@ -1,4 +1,4 @@
-"""Files of this machine among an environment's arguments: `env_kwargs.xml_file=./my_robot.xml`."""
+"""Local files as an environment's arguments: `env_kwargs.xml_file=./my_robot.xml`."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from shared.environments.files import know_file, known_file
 
 
 def named_files(kwargs: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return an environment's arguments with plain names in place of paths to files.
+    """Return an environment's arguments with plain names in place of file paths.
 
-    From then on this process knows which file of this machine each name stands for.
+    This process records the file behind each name.
     """
     return {name: _named(value) for name, value in kwargs.items()}
 
 
 def files_source(spec: JobSpec) -> str | None:
-    """Return Python that lets actors on this machine know a job's files; None without any."""
+    """Return Python code that registers a job's files in local actors; None without any."""
     files = {name: str(path) for name, path in _files(spec).values()}
     if not files:
         return None
@@ -29,10 +29,10 @@ def files_source(spec: JobSpec) -> str | None:
 
 
 def require_no_files(spec: JobSpec) -> None:
-    """Refuse a job with files of this machine where its actors run elsewhere.
+    """Refuse a job with local files if its actors run elsewhere.
 
     Raises:
-        CommandError: It has some; says what to do.
+        CommandError: The job has local files; gives advice.
     """
     for field, (_, path) in _files(spec).items():
         raise CommandError(
@@ -43,7 +43,7 @@ def require_no_files(spec: JobSpec) -> None:
 
 
 def _files(spec: JobSpec) -> dict[str, tuple[str, Path]]:
-    """Return name and path of each argument that is a file."""
+    """Return name and path of each file argument."""
     found = {field: (str(value), known_file(value)) for field, value in spec.env_kwargs.items()}
     return {field: (name, path) for field, (name, path) in found.items() if path is not None}
 

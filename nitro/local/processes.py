@@ -1,4 +1,4 @@
-"""One child process of the local system: in its own group, logged, never orphaned."""
+"""A child process of the local system: in its own group, logged, never orphaned."""
 
 import contextlib
 import os
@@ -18,10 +18,10 @@ class ManagedProcess:
     Args:
         name: For messages.
         command: Program and arguments.
-        env: Its whole environment.
-        log_path: File its output is appended to.
+        env: All of its environment variables.
+        log_path: File for its output, which is appended.
         folder: Its working folder.
-        death_signal: What it is sent when this process dies without having ended it (Linux).
+        death_signal: Signal to it if this process dies first (Linux).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ManagedProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the newest start.
+        """Process id of the last start.
 
         Raises:
             RuntimeError: It was never started.
@@ -85,7 +85,7 @@ class ManagedProcess:
             self._process.terminate()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the end, at most `timeout_s`; not at all if that is not positive."""
+        """Wait for its end, for at most `timeout_s`; return at once if that is not positive."""
         if self._process is not None and timeout_s > 0:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_s)
@@ -97,7 +97,7 @@ class ManagedProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._group_ended = True  # the kernel may give its id to somebody else from now on
+        self._group_ended = True  # the kernel may reuse its id from now on
 
     def log_tail(self, lines: int = 12) -> str:
         """Return the last lines of the log, for an error message."""

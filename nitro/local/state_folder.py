@@ -1,7 +1,7 @@
 """The local system's own folder, `runs/.nitro/`: lock, secrets, address, database and logs.
 
-It is for this user only: what lies in it opens the REST API, the emulator and the cache. Systems
-that run at the same time on one folder of runs have a folder each: `runs/.nitro/2/`, and so on.
+Only this user can read it, because it has the secrets of the REST API, the emulator and the cache.
+Concurrent systems on one folder of runs have separate folders: `runs/.nitro/2/`, and so on.
 """
 
 import fcntl
@@ -22,12 +22,12 @@ _SECRET_BYTES = 32
 _PRIVATE = 0o700
 _DATABASE = "nitro.db"
 _LASTING = "nitro up"
-"""Stands in the lock behind the process id of a system that outlives single jobs."""
+"""Follows the process id in the lock of a system that outlives single jobs."""
 _LOOK_S = 0.05
 _TRIES = 3
-"""Of taking the lock: who looks at its holder has it for a moment."""
+"""Attempts to take the lock: a reader of its holder has it for a moment."""
 _ROOM_BYTES = 262_144
-"""With less than this free, neither the job database nor a checkpoint can be relied on."""
+"""With less free space, writes of the job database and of checkpoints may fail."""
 
 
 class StateFolder:
@@ -50,7 +50,7 @@ class StateFolder:
         self._address_path = folder / ADDRESS_FILE
 
     def is_served(self) -> bool:
-        """Whether `nitro up` serves the folder; one that is starting is waited for."""
+        """Whether `nitro up` serves the folder; waits for a starting one."""
         while _holder(self.folder).endswith(_LASTING):
             if self._address_path.exists():
                 return True
@@ -58,16 +58,16 @@ class StateFolder:
         return False
 
     def acquire(self, *, lasting: bool = False) -> None:
-        """Make the folder and take the lock, which the kernel drops when this process ends.
+        """Create the folder and take the lock, which the kernel releases at this process's end.
 
-        A system for a single job takes another folder where this one is taken.
+        A system for a single job takes another folder if this one is locked.
 
         Args:
             lasting: Whether the system outlives single jobs, so that others may use it.
 
         Raises:
-            CommandError: The folder cannot be written, or another local system holds the lock of
-                the only one that a lasting system can have.
+            CommandError: The folder is not writable, or another local system holds the lock and
+                this one is lasting: it cannot use another folder.
         """
         number = 1
         self._use(self.runs_dir / STATE_FOLDER)
@@ -87,19 +87,19 @@ class StateFolder:
             )
         self._lock = lock
         with self._writing():
-            self._address_path.unlink(missing_ok=True)  # of a system that was killed
+            self._address_path.unlink(missing_ok=True)  # left over from a killed system
             lock.truncate(0)
             lock.write(f"{os.getpid()}{f', {_LASTING}' if lasting else ''}".encode())
 
     def take_over(self, *, job_id: str | None, key: str | None) -> None:
-        """Bring a job of this runs folder here from the database of an earlier system.
+        """Move a job of this runs folder here from the database of an earlier system.
 
         Args:
             job_id: The job.
-            key: Or the idempotency key that it was submitted with.
+            key: Alternatively, the idempotency key of its submission.
 
         Raises:
-            CommandError: A system that is up works on it, or a database cannot be used.
+            CommandError: A running system has the job, or a database is unusable.
         """
         home = self.runs_dir / STATE_FOLDER
         for database in (home / _DATABASE, *sorted(home.glob(f"[0-9]*/{_DATABASE}"))):
@@ -122,15 +122,15 @@ class StateFolder:
     def _opened_lock(self) -> IO[bytes]:
         with self._writing():
             self.logs.mkdir(parents=True, exist_ok=True)
-            self.folder.chmod(_PRIVATE)  # also one that an earlier version left open to all
-            # Unbuffered: nothing is left to be written, and to fail, when it is closed.
+            self.folder.chmod(_PRIVATE)  # an earlier version may have left it readable by all
+            # Unbuffered: no write is left that could fail at the close.
             return (self.folder / "lock").open("ab+", buffering=0)
 
     def require_room(self) -> None:
-        """Try to write, as the system's processes have to: what they log may not fit either.
+        """Test a write: if it fails, the processes cannot write either, not even their logs.
 
         Raises:
-            CommandError: The disk is full, or the folder cannot be written for another reason.
+            CommandError: The disk is full, or the folder is not writable for another reason.
         """
         probe = self.folder / "room"
         try:
@@ -146,7 +146,7 @@ class StateFolder:
                 probe.unlink()
 
     def release(self) -> None:
-        """Drop the lock and what only holds while the system is up; safe to repeat."""
+        """Release the lock and remove the files of a running system; safe to repeat."""
         if self._lock is None:
             return
         secret = (
@@ -161,26 +161,26 @@ class StateFolder:
         self._lock = None
 
     def write_token(self) -> str:
-        """Make a new random token of the API."""
+        """Create a random token for the API."""
         return self._write_secret(self.token_path)
 
     def write_viewer_token(self) -> str:
-        """Make a new random token of those who only look."""
+        """Create a random read-only token for the API."""
         return self._write_secret(self.viewer_token_path)
 
     def write_lambda_token(self) -> str:
-        """Make a new random token of the emulator."""
+        """Create a random token for the emulator."""
         return self._write_secret(self.lambda_token_path)
 
     def write_cache_password(self) -> str:
-        """Make a new random password of the cache, where no list of processes shows it."""
+        """Create a random password for the cache; as a file, no list of processes shows it."""
         return self._write_secret(self.cache_config_path, before="requirepass ")
 
     def _write_secret(self, path: Path, *, before: str = "") -> str:
-        """Make a new random text that only this user can read.
+        """Write a random secret that only this user can read.
 
         Raises:
-            CommandError: The folder cannot be written.
+            CommandError: The folder is not writable.
         """
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         with self._writing():
@@ -191,10 +191,10 @@ class StateFolder:
         return secret
 
     def write_address(self, url: str) -> None:
-        """Leave the API's address for other commands on this machine.
+        """Store the API's address for other commands on this machine.
 
         Raises:
-            CommandError: The folder cannot be written.
+            CommandError: The folder is not writable.
         """
         with self._writing():
             self._address_path.write_text(url, encoding="utf-8")
@@ -213,7 +213,7 @@ class StateFolder:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Name the folder when it cannot be written, or its disk is full."""
+        """Turn write errors into messages that name the folder, or its full disk."""
         try:
             yield
         except OSError as error:
@@ -230,7 +230,7 @@ class StateFolder:
 
 
 def _holder(folder: Path) -> str:
-    """Return what the holder of a lock wrote into it; nothing when nobody holds it."""
+    """Return the text of a lock's holder; empty if the lock is free."""
     try:
         with (folder / "lock").open("rb") as lock:
             try:
@@ -238,12 +238,12 @@ def _holder(folder: Path) -> str:
             except BlockingIOError:
                 return lock.read().decode(errors="replace").strip()
     except OSError:
-        pass  # no system was ever started here
+        pass  # no system was started here
     return ""
 
 
 def _taken(lock: IO[bytes]) -> bool:
-    """Take the lock, unless somebody holds it for longer than a look at its holder takes."""
+    """Take the lock, unless it is held for longer than a reader of its holder would."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,7 +5,7 @@
     with nitro.LocalSystem("runs") as system, nitro.Client(system.api_url, system.token) as client:
         client.submit(nitro.JobSpec(env_id="CartPole-v1"))
 
-Everything listens on 127.0.0.1 only. State and logs lie in `runs/.nitro/`. Nothing is restarted
+All servers listen on 127.0.0.1 only. State and logs are in `runs/.nitro/`. Nothing is restarted
 silently: an ended process is reported with the end of its log.
 """
 
@@ -41,9 +41,9 @@ _POLL_S = 0.02
 _START_S = 120.0
 """Libraries load slowly from a cold disk."""
 _HAND_BACK_S = 3.0
-"""How long the learner may take to return its job to the scaler."""
+"""Time for the learner to return its job to the scaler."""
 _END_S = 7.0
-"""Longer than the emulator and the scaler take to end in an orderly way."""
+"""Longer than an orderly end of emulator and scaler."""
 
 
 class LocalSystemError(CommandError):
@@ -61,8 +61,8 @@ class _Member:
 class LocalSystem:
     """Starts the local system and ends it; a context manager.
 
-    Enter it from a thread that lives as long as the system: on Linux the processes are killed when
-    the thread that started them ends, which is what leaves nothing behind after a SIGKILL.
+    Enter it from a thread that lives as long as the system. On Linux the processes are killed when
+    the thread that started them ends, so that no process is left after a SIGKILL.
 
     Args:
         runs_dir: Folder of the runs; made if missing.
@@ -71,15 +71,15 @@ class LocalSystem:
         processes: Actors that run at the same time; None means one per core.
         learners: Jobs that are trained at the same time, by a process each.
         learner_ranks: Processes that share the gradient steps of each learner.
-        own: Whether its jobs' actors run on the learners' own cores: these processes are started
-            ahead, and of the emulator's only one.
+        own: Whether its jobs' actors run on the learners' own cores: these are started ahead, and
+            only one of the emulator's.
         max_concurrency: Invocations in flight before the emulator throttles.
         cache_url: A Redis to use in place of the embedded server.
-        actor_variables: Settings of the actors, `NITRO_ENVIRONMENT_PACKAGES` for example.
-        environment: Further variables by process name, which win over ours (faults, for tests).
-        job_id: A job of the runs folder that goes on in this system.
-        key: Or the idempotency key of one that may have been submitted before.
-        start_s: How long the processes may take to start.
+        actor_variables: Settings of the actors, for example `NITRO_ENVIRONMENT_PACKAGES`.
+        environment: Further variables by process name, which override ours (faults, for tests).
+        job_id: A job of the runs folder to resume in this system.
+        key: Alternatively, the idempotency key of a job that may have been submitted before.
+        start_s: Time-out for the start of the processes.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class LocalSystem:
         """Wait until these processes answer, or all of them.
 
         Raises:
-            LocalSystemError: One ended, or did not answer in time; holds the end of its log.
+            LocalSystemError: A process ended, or did not answer in time; has the end of its log.
         """
         deadline = time.monotonic() + timeout_s
         with http_client(self.api_url, timeout_s=2.0) as http:
@@ -173,11 +173,11 @@ class LocalSystem:
                     time.sleep(_POLL_S)
 
     def check(self) -> None:
-        """Make sure that every process runs and can write.
+        """Check that every process runs and can write.
 
         Raises:
             CommandError: The disk is full.
-            LocalSystemError: A process has ended; names its log and shows the end of it.
+            LocalSystemError: A process has ended; names its log and shows the log's end.
         """
         self._state.require_room()
         self._check_processes()
@@ -186,11 +186,11 @@ class LocalSystem:
         for member in self._members.values():
             code = member.process.exit_code()
             if code is not None:
-                self._state.require_room()  # without it there is nothing in the log
+                self._state.require_room()  # with a full disk the log is empty
                 raise LocalSystemError(self._report(member.process, f"ended with code {code}"))
 
     def process(self, name: str) -> ManagedProcess:
-        """Return one of the processes: faults are made by what can be done to it."""
+        """Return one of the processes, to inject faults."""
         return self._members[name].process
 
     def pid(self, name: str) -> int:
@@ -202,7 +202,7 @@ class LocalSystem:
         self.process(name).kill()
 
     def restart(self, *names: str, timeout_s: float = _START_S) -> None:
-        """Start killed processes again, with the same settings, and wait until they answer."""
+        """Restart killed processes with the same settings, and wait until they answer."""
         for name in names:
             self._members[name].process.start()
         self.wait_ready(names, timeout_s=timeout_s)
@@ -285,7 +285,7 @@ class LocalSystem:
             plan.command,
             env={**_inherited(), **plan.env, **self._environment.get(plan.name, {})},
             log_path=self._state.fresh_log(plan.name),
-            # A folder without packages, lest the caller's own `services` be taken for ours.
+            # A folder without packages, so that a caller's own `services` is not imported.
             folder=self._state.folder,
             death_signal=plan.death_signal,
         )
@@ -300,7 +300,7 @@ class LocalSystem:
 
 
 def _inherited() -> dict[str, str]:
-    """Our own environment without what could point a process elsewhere, above all at AWS."""
+    """Return our environment without variables that redirect a process, above all to AWS."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -326,7 +326,7 @@ def _answers(url: str, http: httpx.Client) -> bool:
 
 
 def _require_answer(cache_url: str) -> None:
-    """Raise unless Redis answers: the processes would wait for it silently."""
+    """Raise unless Redis answers: the processes would wait silently."""
     from shared.cache.client import TrajectoryCache
     from shared.cache.connection import CacheError
 

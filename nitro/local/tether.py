@@ -1,12 +1,11 @@
-"""Runs a command that dies with its parent; started as a file, so it imports nothing of ours.
+"""Runs a command that dies with its parent; started as a file, without our packages.
 
     python -I -S tether.py PARENT_PID SIGNAL COMMAND [ARGUMENT ...]
 
-The kernel is asked to send this process the signal when its parent ends in whatever way (Linux;
-elsewhere the parent's own clean-up must do), then it becomes the command: the request survives
-`exec`. Asking from a process of its own rather than from a `preexec_fn` keeps the fork safe in
-threaded programs. The kernel watches the *thread* that forked: start tethered children from a
-thread that stays.
+On Linux this process asks the kernel for a signal at its parent's end, however that happens; then
+it becomes the command. The request survives `exec`. On other systems the parent's clean-up must
+suffice. A separate process, unlike a `preexec_fn`, keeps the fork safe in threaded programs. The
+kernel watches the *thread* that forked: start tethered children from a permanent thread.
 """
 
 import ctypes

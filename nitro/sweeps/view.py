@@ -82,7 +82,7 @@ def _cells(row: Row, job: Job | None) -> dict[str, str]:
         "setting": row.setting,
         "seed": str(row.seed),
         "status": job.status if job and row.status == "open" else row.status,
-        # The rounds of a row that ends by steps follow from these.
+        # A row that ends by its steps has no fixed number of rounds.
         "round": f"{rounds}/{row.spec.stop.told_rounds}" if row.end_steps is None else f"{rounds}",
         "return": number(latest),
         "USD": f"{spent:.4f}",

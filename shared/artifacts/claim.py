@@ -46,11 +46,11 @@ class Claim:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the folder that was claimed is gone; another one may be in its place."""
+        """Whether the claimed folder is gone; another one may be in its place."""
         return os.fstat(self._folder).st_nlink == 0
 
     def write(self, name: str, data: bytes) -> None:
-        """Replace a file as a whole, durably."""
+        """Replace a file atomically and durably."""
         staged = f"{self._own}/{PurePosixPath(name).name}"
         file = self._open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         _write_out(file, data)
@@ -62,7 +62,7 @@ class Claim:
         self._sync(place.parent)
 
     def append(self, name: str, data: bytes) -> None:
-        """Add to the end of a file, durably."""
+        """Append to a file, durably."""
         file = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.stat(self._own, dir_fd=self._folder)
@@ -72,7 +72,7 @@ class Claim:
         _write_out(file, data)
 
     def delete(self, name: str) -> None:
-        """Remove a folder; nothing happens if there is none."""
+        """Remove a folder if it exists."""
         trash = f"{self._own}/{PurePosixPath(name).name}.gone"
         self._remove(trash)
         try:
@@ -84,13 +84,13 @@ class Claim:
         self._remove(trash)
 
     def withdraw(self) -> None:
-        """Remove what the claim made: its own folder, and the run's if nothing is in it."""
+        """Remove the claim's folder, and the run's folder if it is empty."""
         with contextlib.suppress(OSError):
             os.rmdir(self._own, dir_fd=self._folder)
             self._base.rmdir()
 
     def close(self) -> None:
-        """Let go of the folder; the claim stands against smaller epochs."""
+        """Close the folder; the claim stays valid against smaller epochs."""
         os.close(self._folder)
 
     def _settle(self, epoch: int) -> None:
@@ -126,9 +126,9 @@ class Claim:
             raise self._fenced() from error
 
     def _with_its_folders(self, staged: str, place: PurePosixPath) -> tuple[str, PurePosixPath]:
-        """Stage a file's missing folders around it; return what to move, and to where.
+        """Stage a file's missing folders around it; return the source and target of the move.
 
-        They come into being with the file: whoever loses the claim leaves no empty one.
+        They appear together with the file: a writer that loses the claim leaves no empty folder.
         """
         missing = [folder for folder in place.parents[:-1] if not self._exists(folder)]
         if not missing:

@@ -12,9 +12,9 @@ from shared.artifacts.claim import Claim, sync_folder
 from shared.artifacts.store import ArtifactError, ArtifactFile
 
 _EVENTS = "events.out.tfevents."
-"""How the names of TensorBoard's files begin."""
+"""Prefix of TensorBoard's file names."""
 _REMOVALS = 20
-"""How often to remove a folder into which a learner may still be writing a run's last files."""
+"""Most attempts to remove a folder, because a learner may still write a run's last files."""
 
 
 class LocalArtifacts:
@@ -23,13 +23,13 @@ class LocalArtifacts:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._claim: tuple[str, Claim] | None = None
-        """The job that this store has claimed: a learner trains one at a time."""
+        """The job claimed by this store: a learner trains one at a time."""
 
     def require_writable(self) -> None:
-        """Make the root folder if it is missing, and try it.
+        """Create the root folder if it is missing, and test a write.
 
         Raises:
-            ArtifactError: Nothing can be written there.
+            ArtifactError: The folder is not writable.
         """
         try:
             self._root.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ class LocalArtifacts:
             raise self._unwritable(self._root, error) from error
 
     def claim(self, job_id: str, epoch: int) -> None:
-        """Make the folder that our writes pass through, and remove those of earlier claims."""
+        """Create the folder for our writes, and remove the folders of earlier claims."""
         self._end_claim()
         base = self.local_folder(job_id)
         try:
@@ -49,14 +49,14 @@ class LocalArtifacts:
         self._claim = (job_id, claim)
 
     def withdraw(self, job_id: str) -> None:
-        """Remove what the claim made."""
+        """Undo the claim."""
         claim = self._claim_of(job_id)
         if claim is not None:
             claim.withdraw()
             self._end_claim()
 
     def write(self, job_id: str, name: str, data: bytes) -> None:
-        """Replace a file: a reader sees the old bytes or the new ones, even after a power cut."""
+        """Replace a file atomically: readers see old or new bytes, even after a power cut."""
         path = self._path(job_id, name)
         claim = self._claim_of(job_id)
         if claim is not None:
@@ -78,7 +78,7 @@ class LocalArtifacts:
             raise self._unwritable(path, error) from error
 
     def append(self, job_id: str, name: str, line: str) -> None:
-        """Add one line."""
+        """Append one line."""
         path = self._path(job_id, name)
         claim = self._claim_of(job_id)
         with self._writing(path):
@@ -106,7 +106,7 @@ class LocalArtifacts:
         return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
 
     def files(self, job_id: str, *, limit: int, after: str = "") -> list[ArtifactFile]:
-        """Return a job's files, but for those that are just being written."""
+        """Return a job's files, except for unfinished writes."""
         base, found = self._root / job_id, []
         for path in sorted(base.rglob("*"), key=Path.as_posix):
             name = path.relative_to(base)
@@ -125,7 +125,7 @@ class LocalArtifacts:
         return found
 
     def link(self, job_id: str, name: str) -> Path | None:
-        """Return a file's path; None of what is no file, or lies elsewhere."""
+        """Return a file's path; None if it is not a file, or is outside the folder."""
         path = self._path(job_id, name)
         inside = path.resolve().is_relative_to((self._root / job_id).resolve())
         return path if inside and path.is_file() else None
@@ -141,11 +141,11 @@ class LocalArtifacts:
             claim.delete(folder)
 
     def delete_job(self, job_id: str) -> None:
-        """Remove the job's folder, and with it everybody's claim."""
+        """Remove the job's folder, including all claims."""
         self._remove(self._root / job_id)
 
     def local_folder(self, job_id: str) -> Path:
-        """Return the job's own folder, made if missing."""
+        """Return the job's own folder, created if missing."""
         path = self._root / job_id
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -154,12 +154,12 @@ class LocalArtifacts:
         return path
 
     def publish(self, job_id: str) -> None:
-        """Do nothing: everything is where it belongs."""
+        """Do nothing: all files are already in place."""
 
     def release(self, job_id: str) -> None:
-        """Remove what TensorBoard has written since the job was deleted: it made the folder anew.
+        """Remove the folder if TensorBoard recreated it after the job was deleted.
 
-        A folder with anything else in it is somebody's: whoever restored it, for instance.
+        A folder with any other file stays: somebody may have restored it.
         """
         claim = self._claim_of(job_id)
         if claim is None or not claim.is_deleted:
@@ -203,7 +203,7 @@ class LocalArtifacts:
             try:
                 shutil.rmtree(path)
             except FileNotFoundError:
-                pass  # there was no such folder, or a file in it went while it was being listed
+                pass  # the folder does not exist, or a file was removed during the listing
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise self._unwritable(path, error) from error

@@ -1,14 +1,14 @@
 """Artifacts in an S3 bucket: `{prefix}/{job}/{name}`, the layout of the local folder.
 
-A file is one object, so a write is whole by itself. S3 cannot append: lines go to a spool file
-first, and the whole file is uploaded before anything else of the job is written, and on `publish`.
-That order is all a run needs: a checkpoint never exists in the bucket without the lines before it,
-and lines that were lost with their machine are of a round that is made again.
+A file is one object, so a write is atomic. S3 cannot append: lines go to a spool file first. The
+whole file is uploaded before any other write of the job, and on `publish`. So a checkpoint never
+exists in the bucket without the lines before it, and lines that are lost with their machine belong
+to a round that is repeated.
 
-Whoever trains a job claims it in an object of its own, which is looked at before every write. A
-learner that was paused between that look and its write is stopped by a second fence: an upload of a
-spooled file replaces only what this store itself saw last. As lines come before checkpoints, it
-cannot write a checkpoint either.
+A learner claims a job in a separate object, which is checked before every write. A second fence
+stops a learner that was paused between check and write: an upload of a spooled file replaces only
+the version that this store saw last. As lines come before checkpoints, this learner cannot write a
+checkpoint either.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _LOCATION = re.compile(r"^s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?$")
 _PUBLISH_EVERY_S = 10.0
-"""Shortest time between two uploads of `local_folder`, which grows all the time."""
+"""Shortest time between two uploads of `local_folder`, which grows continuously."""
 _DELETE_BATCH = 1000
 _CLAIM = ".claim"
 """Holds the epoch of the newest claim on a job."""
@@ -60,7 +60,7 @@ class S3Artifacts:
         self._now = now
         self._spools: dict[str, Spool] = {}
         self._claims: dict[str, int] = {}
-        """By job, its epoch: one at most."""
+        """The claimed epoch by job; at most one."""
 
     @classmethod
     def connect(cls, location: str, *, region: str | None) -> Self:
@@ -79,13 +79,13 @@ class S3Artifacts:
             read_timeout=30.0,
             retries={"total_max_attempts": 5, "mode": "standard"},
             tcp_keepalive=True,
-            signature_version="s3v4",  # of links, too
+            signature_version="s3v4",  # also for links
         )
         client = boto3.client("s3", region_name=region, config=config)
         return cls(match[1], match[2] or "", client)
 
     def claim(self, job_id: str, epoch: int) -> None:
-        """Write the epoch where no larger one is."""
+        """Write the epoch unless there is a larger one."""
         key = self._key(job_id, _CLAIM)
         self._claims = {}
         for _ in range(_CLAIM_TRIES):
@@ -95,19 +95,19 @@ class S3Artifacts:
             try:
                 self._replace(key, str(epoch).encode(), etag)
             except FencedError:
-                continue  # somebody else was faster: look again
+                continue  # another learner wrote first: check again
             self._claims = {job_id: epoch}
             return
         raise self._fenced(job_id)
 
     def withdraw(self, job_id: str) -> None:
-        """Remove the claim, if it still is ours."""
+        """Remove the claim if it is still ours."""
         epoch = self._claims.pop(job_id, None)
         if epoch is not None and self._object(self._key(job_id, _CLAIM))[0] == str(epoch).encode():
             self._delete(self._key(job_id, _CLAIM))
 
     def write(self, job_id: str, name: str, data: bytes) -> None:
-        """Replace an object, after the lines that were appended before."""
+        """Replace an object, after uploading earlier lines."""
         self._require_claim(job_id)
         key = self._key(job_id, name)
         spool = self._spools.get(job_id)
@@ -120,7 +120,7 @@ class S3Artifacts:
             spool.begin(name, data, etag)
 
     def append(self, job_id: str, name: str, line: str) -> None:
-        """Add one line to the spooled file."""
+        """Append one line to the spooled file."""
         key = self._key(job_id, name)
         spool = self._spool(job_id)
         if name not in spool.versions:
@@ -129,7 +129,7 @@ class S3Artifacts:
         spool.append(name, line)
 
     def read(self, job_id: str, name: str) -> bytes | None:
-        """Return a file's bytes, lines not uploaded yet included, or None."""
+        """Return a file's bytes, including lines not uploaded yet, or None."""
         key = self._key(job_id, name)
         spool = self._spools.get(job_id)
         if spool is not None and name in spool.versions:
@@ -167,9 +167,9 @@ class S3Artifacts:
         ]
 
     def link(self, job_id: str, name: str) -> str:
-        """Return a presigned URL: good for `LINK_S`, or as long as our own credentials are."""
+        """Return a presigned URL, valid for `LINK_S`, or until our own credentials expire."""
         key = self._key(job_id, name)
-        # A browser saves it then, and stays on the page that the link is on.
+        # So a browser saves the file, and stays on the current page.
         saved = {"ResponseContentDisposition": "attachment"}
         with self._errors("sign", key):
             return self._client.generate_presigned_url(
@@ -185,16 +185,16 @@ class S3Artifacts:
         self._delete(f"{self._key(job_id, folder)}/")
 
     def delete_job(self, job_id: str) -> None:
-        """Remove every object of the job, and what is on this machine."""
+        """Remove every object of the job, and its local files."""
         self._drop(job_id)
         self._delete(f"{self._key(job_id, '')}/")
 
     def local_folder(self, job_id: str) -> Path:
-        """Return a temporary folder that `publish` uploads, a file at a time."""
+        """Return a temporary folder that `publish` uploads file by file."""
         return self._spool(job_id).folder
 
     def publish(self, job_id: str) -> None:
-        """Upload appended lines and, when it is time again, the local folder."""
+        """Upload appended lines and, if due, the local folder."""
         self._require_claim(job_id)
         spool = self._spool(job_id)
         self._upload_lines(job_id, spool)
@@ -219,7 +219,7 @@ class S3Artifacts:
         return f"s3://{self._bucket}/{self._key(job_id, '')}"
 
     def _require_claim(self, job_id: str) -> None:
-        """Look whether the claim that was made, if any, is still the newest."""
+        """Check that our claim, if any, is still the newest."""
         epoch = self._claims.get(job_id)
         if epoch is not None:
             newest, _ = self._object(self._key(job_id, _CLAIM))
@@ -240,7 +240,7 @@ class S3Artifacts:
         return f"{self._prefix}/{path}" if self._prefix else str(path)
 
     def _object(self, key: str) -> tuple[bytes | None, str | None]:
-        """Return an object's bytes and tag, or twice None."""
+        """Return an object's bytes and tag, or (None, None)."""
         with self._errors("read", key):
             try:
                 reply = self._client.get_object(Bucket=self._bucket, Key=key)
@@ -252,10 +252,9 @@ class S3Artifacts:
             return reply["Body"].read(), reply["ETag"]
 
     def _is_listed(self, key: str) -> bool:
-        """Return whether there is such an object.
+        """Return whether an object exists.
 
-        To a role that may list below a prefix only, S3 answers that it may not read what is not
-        there.
+        If a role may list only below a prefix, S3 answers "access denied" for missing objects.
         """
         reply = self._client.list_objects_v2(Bucket=self._bucket, Prefix=key, MaxKeys=1)
         return any(entry["Key"] == key for entry in reply.get("Contents", []))
@@ -285,7 +284,7 @@ class S3Artifacts:
             spool.pending.discard(name)
 
     def _replace(self, key: str, data: bytes, seen: str | None) -> str:
-        """Replace the object that was seen last, and no other; return the new one's tag."""
+        """Replace only the version that was seen last; return the new tag."""
         condition: Any = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen}
         with self._errors("write", key):
             try:
@@ -297,7 +296,7 @@ class S3Artifacts:
                     raise
             else:
                 return reply["ETag"]
-        # The SDK may have sent it twice, and this be the answer to the second time.
+        # The SDK may have sent the request twice, and this may be the second answer.
         current, etag = self._object(key)
         if etag is None or current != data:
             raise FencedError(
@@ -307,7 +306,7 @@ class S3Artifacts:
         return etag
 
     def _upload_folder(self, job_id: str, spool: Spool) -> None:
-        """Upload files that changed; a failure costs their readers a while, not the run."""
+        """Upload changed files; a failure delays readers, but does not end the run."""
         try:
             for name, path in spool.changed():
                 key = self._key(job_id, name)
@@ -318,7 +317,7 @@ class S3Artifacts:
 
     def _spool(self, job_id: str) -> Spool:
         if job_id not in self._spools:
-            self._key(job_id, "")  # or it is no job's id
+            self._key(job_id, "")  # raises for an invalid job id
             self._spools[job_id] = Spool(job_id)
         return self._spools[job_id]
 

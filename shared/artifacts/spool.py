@@ -1,7 +1,7 @@
-"""What of a job's files is on this machine while the rest is in a bucket.
+"""The local part of a job's files, while the rest is in a bucket.
 
-Two kinds of files, under their names in the run: those that lines are appended to, each with the
-version of the object it continues, and those that libraries write by themselves.
+There are two kinds of files, under their names in the run: files with appended lines, each with the
+version of the object that it continues, and files that libraries write themselves.
 """
 
 import shutil
@@ -13,13 +13,13 @@ from shared.artifacts.store import ArtifactError
 
 
 class Spool:
-    """One job's temporary folder and what is known about the files in it."""
+    """One job's temporary folder, with the upload state of its files."""
 
     def __init__(self, job_id: str) -> None:
-        """Make the folder.
+        """Create the folder.
 
         Raises:
-            ArtifactError: There is no place for temporary files.
+            ArtifactError: No temporary folder can be created.
         """
         try:
             self.folder = Path(tempfile.mkdtemp(prefix=f"nitro-{job_id}-"))
@@ -29,24 +29,24 @@ class Spool:
                 "can be written"
             ) from error
         self.versions: dict[str, str | None] = {}
-        """Of appended files: the object's as last seen; None when there was none."""
+        """Last seen object version of each appended file; None without an object."""
         self.pending: set[str] = set()
-        """Appended files with lines that are not uploaded yet."""
+        """Appended files with lines to upload."""
         self.published_at: float | None = None
         self._uploaded: dict[str, tuple[int, int]] = {}  # size and time of modification
 
     def begin(self, name: str, data: bytes, version: str | None) -> None:
-        """Take an object as what lines will be appended to."""
+        """Start an appended file with an object's bytes."""
         self._write(name, "wb", data)
         self.versions[name] = version
 
     def append(self, name: str, line: str) -> None:
-        """Add a line to a file that has begun."""
+        """Append a line to a started file."""
         self._write(name, "ab", f"{line}\n".encode())
         self.pending.add(name)
 
     def read(self, name: str) -> bytes:
-        """Return an appended file as it is."""
+        """Return an appended file's bytes."""
         return (self.folder / name).read_bytes()
 
     def names(self, folder: str) -> list[str]:
@@ -55,9 +55,9 @@ class Spool:
         return [entry.name for entry in path.iterdir()] if path.is_dir() else []
 
     def changed(self) -> Iterator[tuple[str, Path]]:
-        """Yield name and path of the libraries' files that were written to since their upload.
+        """Yield name and path of libraries' files that changed since their upload.
 
-        A file counts as uploaded, as it was, when the next one is asked for.
+        The current state of a file counts as uploaded when the next file is requested.
         """
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             name = path.relative_to(self.folder).as_posix()

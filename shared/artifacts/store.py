@@ -1,8 +1,8 @@
 """Storage of a run's files: one folder per job, with the same layout locally and in the cloud.
 
-`ArtifactStore` is the seam. `LocalArtifacts` keeps the files under one root folder,
-`shared.artifacts.s3` in a bucket. Writes are atomic; names are relative paths from our own code,
-never from a request.
+`ArtifactStore` is the interface. `LocalArtifacts` stores the files under one root folder,
+`S3Artifacts` in a bucket. Writes are atomic. Names are relative paths from our own code, never from
+a request.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class ArtifactError(RuntimeError):
 
 
 class FencedError(ArtifactError):
-    """Another learner has claimed the job since, or the job was deleted: nothing was written."""
+    """Another learner has claimed the job, or the job was deleted: nothing was written."""
 
 
 LINK_S = 900
@@ -51,20 +51,20 @@ class ArtifactStore(Protocol):
         larger epoch, or deleted. It replaces this store's previous claim.
 
         Raises:
-            FencedError: It is already claimed so; nothing is changed.
+            FencedError: There is already such a claim; nothing is changed.
         """
 
     def withdraw(self, job_id: str) -> None:
         """Undo a claim that came too late, with its files."""
 
     def write(self, job_id: str, name: str, data: bytes) -> None:
-        """Replace a file as a whole, durably."""
+        """Replace a file atomically and durably."""
 
     def append(self, job_id: str, name: str, line: str) -> None:
-        """Add one line to a text file.
+        """Append one line to a text file.
 
-        It is there for every reader of this store at once, and as durable as what is written when
-        the next `write` or `publish` of the job returns.
+        Readers of this store see it at once. It is durable when the job's next `write` or `publish`
+        returns.
         """
 
     def read(self, job_id: str, name: str) -> bytes | None:
@@ -74,22 +74,22 @@ class ArtifactStore(Protocol):
         """Return the entries directly under a folder, sorted; empty if there is none."""
 
     def files(self, job_id: str, *, limit: int, after: str = "") -> list[ArtifactFile]:
-        """Return a job's files in all folders, the first `limit` by name of those after a name."""
+        """Return a job's files in all folders: the first `limit` by name after the name `after`."""
 
     def link(self, job_id: str, name: str) -> str | Path | None:
         """Return a link to a file: a URL with an expiry, or a path.
 
-        A URL is returned whether there is such a file or not; None says that there is none.
+        A URL may be of a missing file; None means that the file is missing.
         """
 
     def delete(self, job_id: str, folder: str) -> None:
-        """Remove a folder of a job; nothing happens if there is none."""
+        """Remove a folder of a job if it exists."""
 
     def delete_job(self, job_id: str) -> None:
-        """Remove everything of a job; nothing happens if there is nothing."""
+        """Remove all files of a job, if any."""
 
     def local_folder(self, job_id: str) -> Path:
-        """Return a local folder for libraries that insist on writing files themselves."""
+        """Return a local folder for libraries that write files themselves."""
 
     def publish(self, job_id: str) -> None:
         """Make appended lines durable, and publish `local_folder` soon."""
@@ -97,7 +97,7 @@ class ArtifactStore(Protocol):
     def release(self, job_id: str) -> None:
         """Publish `local_folder` once more and release it. Never fails.
 
-        Lines appended since the last `write` or `publish` are dropped where they are not durable.
+        Lines appended since the last `write` or `publish` are dropped unless they are durable.
         """
 
     def locate(self, job_id: str) -> str:

@@ -186,7 +186,7 @@ class NitroConfig(BaseModel):
         """Return the zones of the VPC by name; None leaves the first two to CloudFormation.
 
         Raises:
-            ConfigError: API Gateway has no VPC links in a configured zone, or in two of the region.
+            ConfigError: A configured zone has no VPC links, or fewer than two of the region have.
         """
         ids, linked = account.zone_ids, self.endpoint != "none"
         if ids is None:
