@@ -1,10 +1,10 @@
 """Formulas for tensors and NumPy arrays alike.
 
-On a CPU NumPy takes less time than torch to begin an operation, and holds the interpreter for less;
-GPUs and convolutions are torch's. What both understand is written
-once: operators, slices, methods such as `sum(1)` and `clip`, and the functions of `namespace`.
+On a CPU NumPy starts an operation faster than torch, and holds the interpreter's lock for less
+time. GPUs and convolutions need torch. A formula for both is written once, with operators, slices,
+methods such as `sum(1)` and `clip`, and the functions of `namespace`.
 
-Nothing here imports torch, so that a function without it can compute the same formulas.
+This module does not import torch, so a function without torch can compute the same formulas.
 """
 
 import sys
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Floats: TypeAlias = NDArray[Any]
-"""Of one precision; typed loosely, as NumPy's types forget what a product with a number stays."""
+"""Arrays of one precision; typed loosely, as NumPy's types lose it in products with a number."""
 
 Array = TypeVar("Array", "Tensor", Floats)
-"""One of the two, throughout one formula."""
+"""One of the two types, the same throughout a formula."""
 
 
 def namespace(array: "Tensor | Floats") -> Any:

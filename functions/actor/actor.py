@@ -29,11 +29,11 @@ class PolicyUnavailableError(RuntimeError):
 
 
 class PolicyGoneError(PolicyUnavailableError):
-    """The cache does not have it; the learner publishes it again with the actor's next launch."""
+    """The cache does not have the policy; the learner republishes it before the next launch."""
 
 
 class StartsGoneError(RuntimeError):
-    """The cache does not have the task's snapshots, which are published again likewise."""
+    """The cache does not have the task's snapshots; the learner republishes them likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Actor:
         """Run the task and store its result; do nothing if the job was cancelled.
 
         Args:
-            task: What to do.
+            task: The task.
             cold_start: Whether this process was started for this call; only reported.
 
         Raises:

@@ -33,14 +33,14 @@ class DroppedEpisodes:
         seed: int,
         translate: Callable[[Action], Iterable[object]],
     ) -> None:
-        """Start at none.
+        """Start with no dropped episodes.
 
         Args:
             env_id: For messages.
-            fragment: Says which episodes are broken.
+            fragment: Knows the broken episodes.
             sampler: Samples the fragment's actions.
-            seed: The task's.
-            translate: Turns one environment's sampled action [1, *act] into the one it takes.
+            seed: The task's seed.
+            translate: Maps one environment's sampled action [1, *act] to the environment's own.
         """
         self._env_id = env_id
         self._fragment = fragment
@@ -54,8 +54,8 @@ class DroppedEpisodes:
         """Resample the steps of every broken episode until none is broken.
 
         Raises:
-            RolloutError: Too many were; the message says what was wrong with the last. Or an
-                action was not finite before anything else was not.
+            RolloutError: Too many episodes were broken; the message describes the last one. Or an
+                action was the first value that was not finite.
         """
         broken = self._fragment.broken
         while broken:

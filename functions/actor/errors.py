@@ -19,14 +19,14 @@ class RolloutError(RuntimeError):
 
 
 def environment_frames(frames: traceback.StackSummary) -> str:
-    """Return where in an environment's own code something happened, as a traceback shows it.
+    """Return the frames in an environment's own code, formatted like a traceback.
 
     Args:
-        frames: From the outermost to the innermost; the calls that lead into the environment,
-            which are ours and Gymnasium's wrappers', are left out.
+        frames: From the outermost to the innermost. Calls that lead into the environment, in Nitro
+            and Gymnasium's wrappers, are left out.
 
     Returns:
-        Lines that begin with a line break; empty when no frame is the environment's.
+        Lines that begin with a line break; empty if no frame is the environment's.
     """
     ours = [at for at, frame in enumerate(frames) if frame.filename.startswith(_OURS)]
     inner = frames[ours[-1] + 1 :] if ours else list(frames)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 def first_not_finite(
     arrays: Mapping[str, NDArray[Any]], *, start: int = 0
 ) -> tuple[int, str] | None:
-    """Return the first step at which one of some arrays # [steps, ...] is not finite, and its name.
+    """Return the first step at which an array # [steps, ...] is not finite, and the array's name.
 
-    Steps are counted from `start`. What came first is what matters: the rest only follows from it.
+    Steps are counted from `start`. Later non-finite values only follow from the first one.
     """
     found = [
         (start + int(np.argwhere(~np.isfinite(array))[0, 0]), name)

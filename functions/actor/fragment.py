@@ -6,7 +6,7 @@ steps; the caller fills them again.
 
 Legend: `T` steps, `B` environments side by side, `F` truncated episodes, `E` finished episodes, `S`
 numbers of a recurrent state.
-See `shared.trajectory.trajectory` for what the arrays mean where an episode ends.
+See `shared.trajectory.trajectory` for the meaning of the arrays at the end of an episode.
 """
 
 import copy
@@ -39,16 +39,16 @@ Observations = NDArray[Any]  # float32 or uint8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended:
-    """One finished episode, or the start of a fragment that goes on with one."""
+    """One finished episode, or the start of a fragment that resumes an episode."""
 
     finished: Sequence[FinishedGame]
-    """The episode itself; where episodes are lives, the game that ended with it, or on the way to
-    the next one, if one did."""
+    """The episode itself. If episodes are lives: the game that ended with it, or before the next
+    life, if any."""
     final_observation: Observations | None  # [*obs]; None if it terminated
 
 
 class Fragment:
-    """Steps `B` environments side by side for `T` steps and keeps what they return."""
+    """Steps `B` environments side by side for `T` steps and records their results."""
 
     def __init__(
         self,
@@ -68,15 +68,16 @@ class Fragment:
         Args:
             num_steps: Steps of each environment (T).
             envs: The environments, of one kind.
-            seed: Determines their random starts.
+            seed: Determines their initial states.
             horizon: Steps after a reset at which an episode is cut; None leaves it to the
                 environment.
             continues: Whether other actors will continue the episodes.
-            replay_steps: Longest episode to leave as its actions; 0 leaves states.
-            standing: Where each environment stands; such an episode need not be repeated.
-            discount: Of the discounted return that goes on with an episode.
-            state: A recurrent policy's # [B, S], which it moves on with each step; this clears a
-                row where an episode begins, and sets one where it goes on. None: it has none.
+            replay_steps: Longest episode to save as its actions; 0 saves states instead.
+            standing: Position of each environment; an episode at its position is not repeated.
+            discount: Discount factor of the running return, which continues with an episode.
+            state: A recurrent policy's state # [B, S], which the policy advances with each step.
+                The fragment clears a row when an episode begins, and restores it when an episode
+                resumes. None without one.
         """
         space = envs[0].observation_space
         self._space = space
@@ -93,7 +94,7 @@ class Fragment:
         self.num_done = 0
         """Steps taken so far, counted along T."""
         self.broken: list[int] = []
-        """Environments whose latest episode is to be sampled again, each named once."""
+        """Environments whose latest episode must be sampled again, without repeats."""
         self.begun_anew = 0
         """Episodes that started over instead of continuing."""
         self.lost_replays = 0
@@ -105,7 +106,7 @@ class Fragment:
         self._replay_steps = replay_steps if continues else 0
         self._standing = standing
         self._recorders: list[Recorder] = []
-        """Of each environment, where episodes are left as their actions."""
+        """One for each environment if episodes are saved as their actions."""
         if self._replay_steps:
             self._recorders = [Recorder(env, dtype=dtype) for env in envs]
         self._leaves_at = num_steps - 1 if continues and not replay_steps else num_steps
@@ -115,7 +116,7 @@ class Fragment:
         self._steps = [env.step for env in self._recorders or envs]
         self._games = [games_of(env) for env in envs]
         self._act_together = isinstance(envs[0].unwrapped, Agent)
-        self._starts = [0] * len(envs)  # step at which the episode that is going on began
+        self._starts = [0] * len(envs)  # first step of the current episode
         self._returns = [0.0] * len(envs)
         self._lengths = [0] * len(envs)
         self._discounted = [0.0] * len(envs)
@@ -139,17 +140,17 @@ class Fragment:
 
     @property
     def episode_lengths(self) -> list[int]:
-        """Their lengths."""
+        """Lengths of these episodes."""
         return [game.length for end in self._in_order() for game in end.finished]
 
     @property
     def progress(self) -> tuple[int, ...]:
-        """Changes with every step and every reset of any environment."""
+        """A value that changes with every step and every reset of any environment."""
         repeated = sum(recorder.num_repeated for recorder in self._recorders)
         return (self.num_done, self._num_resets, repeated, *self._lengths)
 
     def leave(self) -> tuple[bytes, ...]:
-        """Return where each episode is left at the fragment's end; an empty one begins anew."""
+        """Return the saved episode of each environment at the fragment's end; empty starts over."""
         for b, recorder in enumerate(self._recorders):
             if self._starts[b] == self._num_steps:  # it has ended
                 continue
@@ -165,11 +166,11 @@ class Fragment:
 
     @property
     def earlier_returns(self) -> tuple[float, ...]:
-        """Discounted returns of the episodes that were taken up, before the first step here."""
+        """Discounted returns of the resumed episodes before the first step here."""
         return tuple(self._earlier)
 
     def start(self, snapshots: Sequence[bytes] = ()) -> None:
-        """Resume every episode that was left, and start the others from the seed.
+        """Resume every saved episode, and start the others from the seed.
 
         The first environment is reset with the seed itself, so that a rollout of one environment
         can be repeated by hand.
@@ -187,7 +188,7 @@ class Fragment:
             self._remember(b, snapshot.recurrent_state)
             self.observation[0, b] = self._first((resume(self._envs[b], snapshot), None))
         except Exception as error:  # an environment may raise anything
-            # Each actor that has it next would fail as well, for as long as the job lives.
+            # Every later actor with this episode would fail as well, for the rest of the job.
             self._tell_begun_anew(b, error)
             return False
         self._returns[b], self._lengths[b] = snapshot.episode_return, snapshot.length
@@ -212,7 +213,7 @@ class Fragment:
         return True
 
     def _remember(self, b: int, state: NDArray[Any]) -> None:
-        """Go on with a recurrent state, or raise `StateError` where it is of another policy."""
+        """Restore a recurrent state, or raise `StateError` if it is another policy's."""
         size = self._recurrent.shape[1]
         if state.dtype != np.float32 or state.shape != (size,) or not np.isfinite(state).all():
             raise StateError(f"a recurrent state {state.shape} was left, the policy has ({size},)")
@@ -262,7 +263,7 @@ class Fragment:
             self._end_episode(t, b, anew=cut)
 
     def _state(self, b: int) -> Arrays | Exception:
-        """Return an environment's state, or why it cannot be kept at this moment."""
+        """Return an environment's state, or the reason why it cannot be saved at this moment."""
         try:
             return save_state(self._envs[b])
         except Exception as error:  # an environment may raise anything, and a broken one will
@@ -271,7 +272,7 @@ class Fragment:
     def _leave(
         self, b: int, state: Arrays | Exception, action: object | None, *, anew: bool
     ) -> None:
-        """Keep where an episode is left; `anew` where it is over, and its game with it."""
+        """Save an episode; `anew` if it is over, and its game with it."""
         self._left[b] = b""
         if anew:
             return
@@ -279,20 +280,20 @@ class Fragment:
             if isinstance(state, Exception):
                 raise state
             so_far = (self._returns[b], self._lengths[b], self._discounted[b])
-            if action is None:  # the next episode begins where this one is left
+            if action is None:  # the next episode begins from this state
                 so_far = (0.0, 0, 0.0)
             recurrent = self._recurrent[b]
             if action is None:
                 recurrent = np.zeros_like(recurrent)
             self._left[b] = encode(Snapshot(state, action, *so_far, recurrent))
-        except Exception as error:  # as above, one raised before
+        except Exception as error:  # as above, or raised before
             self._tell_begun_anew(b, error)
 
     def restart(self, b: int) -> int:
         """Restart the latest episode of environment `b`; return its first step.
 
         Raises:
-            RolloutError: Its episode is that of other agents, too.
+            RolloutError: Other agents share the episode.
         """
         if self._act_together:
             raise RolloutError(f"{self.what_broke(b)}, and no agent can begin its episode alone")
@@ -304,7 +305,7 @@ class Fragment:
         if first == 0:
             self.first_state[b] = 0.0
         self._forget_episode(b)
-        # Beyond any step, and another one for every reset: no start has this seed.
+        # A number beyond any step, and different for every reset, so no other start has this seed.
         seed = env_seed(self._seed, b, self._num_steps + self._num_resets)
         self._reset(first, b, seed=seed if self._recorders else None)
         return first
@@ -317,17 +318,17 @@ class Fragment:
         return bool(self.broken)
 
     def what_broke(self, b: int) -> str:
-        """Describe what is wrong with the latest episode of environment `b`."""
+        """Describe the fault in the latest episode of environment `b`."""
         step, name = self._first_broken(b, self.num_done) or (self.num_done, "observation")
         return f"{name} is not finite at step {step}"
 
     def before_broken(self, b: int) -> slice:
-        """Return the steps of the latest episode of `b` taken on finite observations alone."""
+        """Return the steps of the latest episode of `b` whose observations are all finite."""
         step, name = self._first_broken(b, self.num_done) or (self.num_done, "observation")
         return slice(self._starts[b], step + (name == "reward"))
 
     def _end_episode(self, t: int, b: int, *, anew: bool) -> None:
-        """Count an episode and begin the next; `anew` where its game would go on otherwise."""
+        """Count an episode and begin the next; `anew` if its game would otherwise continue."""
         if self._first_broken(b, t + 1) is not None:
             self.broken.append(b)
             return
@@ -343,7 +344,7 @@ class Fragment:
         self._ended[t, b] = _Ended(finished=finished, final_observation=final)
 
     def _reset(self, t: int, b: int, *, seed: int | None) -> None:
-        """Begin an episode with step `t`; one that is recorded has a seed."""
+        """Begin an episode at step `t`; a recorded episode has a seed."""
         if self._recorders and seed is not None:
             start = self._recorders[b].reset(seed)
         else:
@@ -360,9 +361,10 @@ class Fragment:
         self._returns[b], self._lengths[b], self._discounted[b] = 0.0, 0, 0.0
 
     def _first_broken(self, b: int, end: int) -> tuple[int, str] | None:
-        """Return where and what first was not finite in the latest episode, up to step `end`.
+        """Return the step and the name of the first non-finite value in the latest episode.
 
-        A reward counts at the step that gave it, an observation at the step it is there for.
+        The search ends at step `end`. A reward counts at its own step, an observation at the step
+        that acts on it.
         """
         first = self._starts[b]
         seen: dict[str, NDArray[Any]] = {"reward": self.reward[first:end, b]}
@@ -371,7 +373,7 @@ class Fragment:
         return first_not_finite(seen, start=first)
 
     def _first(self, start: tuple[object, object]) -> Observations:
-        """Return the observation out of what a reset returned."""
+        """Return the observation in the result of a reset."""
         self._num_resets += 1
         return checked_observation(start[0], self._space)
 

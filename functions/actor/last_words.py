@@ -19,9 +19,9 @@ def end_with(error: BaseException, *, runtime_api: str, request_id: str) -> NoRe
     """Report an error as Lambda's runtime client does, and end the process; from any thread.
 
     Args:
-        error: What the invocation's caller is told.
+        error: The error for the invocation's caller.
         runtime_api: Host and port of Lambda's Runtime API.
-        request_id: The invocation's.
+        request_id: The invocation's id.
     """
     kind = type(error).__name__
     sys.stderr.write(f"{kind}: {error}\n")

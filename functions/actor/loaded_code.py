@@ -21,7 +21,7 @@ class LoadedCode:
     """The files, with the time of their last change as they were loaded."""
 
     def __init__(self, packages: Iterable[str], *, began_ns: int) -> None:
-        """Look at what these packages have loaded; without any there is nothing to look at.
+        """Note the loaded files of these packages; without packages, do nothing.
 
         Args:
             packages: Their names.
@@ -44,7 +44,7 @@ class LoadedCode:
             file = getattr(module, "__file__", None)
             if file and file not in self._changed_at and self._is_own(name, file):
                 changed_at = _changed_at(file)
-                # One that was written since this process began may have been loaded before that.
+                # A file written since the process began may have been loaded before the write.
                 in_doubt = changed_at is not None and self._began_ns < changed_at <= time.time_ns()
                 self._changed_at[file] = None if in_doubt else changed_at
 

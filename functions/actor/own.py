@@ -1,10 +1,10 @@
-"""An actor on the learner's own cores: a line of standard input is a task, a line out its end.
+"""An actor on the learner's own cores: it reads a task per line, and writes its outcome as a line.
 
     python -P -m functions.actor.own PARENT_PID
 
-It runs the same tasks as the Lambda function, with bit-equal results. It lives as long as its
-parent: standard input ends with that, and on Linux the kernel kills it as well. What environments
-print goes to standard error.
+It runs the same tasks as the Lambda function, with bit-equal results. It ends with its parent, when
+standard input closes; on Linux the kernel also kills it. Output that environments print goes to
+standard error.
 """
 
 import ctypes
@@ -63,12 +63,12 @@ class _Parent:
         return self._credentials
 
     def answer(self, reply: OwnReply) -> None:
-        """Say what became of a call."""
+        """Report the outcome of a call."""
         self._replies.write(reply.model_dump_json().encode() + b"\n")
         self._replies.flush()
 
     def end(self, error: RolloutError) -> NoReturn:
-        """Say that a rollout failed, and end the process."""
+        """Report a failed rollout, and end the process."""
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.stderr.flush()
         self.answer(OwnReply(error=type(error).__name__, reason=str(error)))
@@ -78,7 +78,7 @@ class _Parent:
 def _die_with(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before that
+    if os.getppid() != parent:  # the parent has ended already
         sys.exit(_FAILED)
 
 
@@ -106,7 +106,7 @@ def main() -> None:
             report = process.do(call.task, cold_start=process.begin())
             assert isinstance(report, ActorReport)
             parent.answer(OwnReply(report=report))
-        except Exception as error:  # whatever it is, the parent hears of it
+        except Exception as error:  # any error is reported to the parent
             parent.answer(OwnReply(error=type(error).__name__, reason=str(error)))
 
 

@@ -39,12 +39,12 @@ class ActorProcess:
         """Import the custom environments.
 
         Args:
-            settings: The process's.
-            cache: Where policies and results are.
+            settings: The process's settings.
+            cache: Cache of policies and results.
             end: Reports a failed rollout and ends the process; from any thread.
 
         Raises:
-            EnvironmentPackageError: They cannot be imported.
+            EnvironmentPackageError: An environment cannot be imported.
         """
         if settings.folder is not None:
             os.chdir(settings.folder)
@@ -59,7 +59,7 @@ class ActorProcess:
             cache, watchdog=self._watchdog, kept_environments=settings.kept_environments
         )
         self._begun: set[tuple[str, str]] = set()
-        """Jobs that this process has rolled out for, each under a lease."""
+        """Jobs of this process's rollouts, each with its lease."""
         self._turns = itertools.count()
 
     def begin(self) -> bool:
@@ -69,7 +69,7 @@ class ActorProcess:
     def do(
         self, task: ActorTask, *, cold_start: bool
     ) -> PingReport | EnvironmentSpec | ActorReport:
-        """Do a task. The process ends with a rollout that failed, once that is reported."""
+        """Do a task. After a failed rollout, report it and end the process."""
         if isinstance(task, PingTask):
             self._cache.connect()  # AWS drops connections that are idle for minutes
             time.sleep(task.hold_s)

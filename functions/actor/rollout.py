@@ -2,8 +2,8 @@
 
 Legend: `T` steps, `B` environments side by side.
 
-Invariant: a rollout depends on its task and the policy's weights alone, not on what the process
-did before, so that a repeated rollout is the same rollout to the last bit.
+Invariant: a rollout depends only on its task and the policy's weights, not on earlier work of the
+process, so that a repeated rollout is bit-identical.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from shared.policy.numpy_policy import NumpyPolicy
 from shared.trajectory.trajectory import Episode, Trajectory
 
 MAX_EVALUATION_STEPS = 65_536
-"""Where an evaluation episode is cut; a game that is cut counts with its score so far."""
+"""Steps at which an evaluation episode is cut; a cut game counts with its score so far."""
 
 Translator = Callable[[Action], Iterable[object]]
 
@@ -53,21 +53,20 @@ def sample_fragment(
 ) -> Trajectory:
     """Take `task.steps` sampled steps, shared equally among the environments.
 
-    Episodes begin anew, unless it is said where they were left. An episode that ends inside is
-    followed by another; one in which something is not finite is dropped, and its steps are sampled
-    again.
+    Episodes resume from `starts`, or begin with a reset. When an episode ends, the next one begins.
+    An episode with a non-finite value is dropped, and its steps are sampled again.
 
     Args:
-        task: What to do; its seed decides everything random.
+        task: The task; its seed determines everything random.
         envs: `task.num_envs` environments of the same kind.
         policy: Samples the actions.
-        starts: Where the episodes to go on with were left; an empty one begins anew.
-        standing: Where each environment stands; None where it is to be reset first.
+        starts: The saved episodes to resume; an empty one starts over.
+        standing: Position of each environment; None if it must be reset first.
         watchdog: Notices a step or reset that hangs.
 
     Raises:
         RolloutError: The policy does not fit the environment or is not finite, the environment
-            raised or gave what its spaces do not allow, or too many episodes were dropped.
+            raised or violated its spaces, or too many episodes were dropped.
     """
     num_steps = _steps_of_each(task, envs)
     env_id = task.env.env_id
@@ -92,7 +91,7 @@ def sample_fragment(
         seed=task.seed,
         translate=_translator(env_id, envs[0], policy, num_envs=1),
     )
-    # Numbers that are not finite are reported once, by name and step, instead of as warnings.
+    # Non-finite numbers are reported once, by name and step, instead of as warnings.
     watch = _watching(watchdog, env_id, lambda: fragment.progress)
     with np.errstate(all="ignore"), watch:
         _roll_out(task, envs[0], fragment, sampler, dropped, translate, starts)
@@ -124,7 +123,7 @@ def sample_fragment(
 
 
 def _check_policy(env_id: str, **arrays: NDArray[Any]) -> None:
-    """Blame the policy for what is not finite: all that the environment gave is, by now."""
+    """Blame the policy for non-finite values: the environment's values are all finite by now."""
     bad = first_not_finite(arrays)
     if bad is not None:
         step, name = bad
@@ -146,9 +145,9 @@ def _steps_of_each(task: RolloutTask, envs: Sequence[Env]) -> int:
 def evaluate_episode(
     task: RolloutTask, env: Env, policy: NumpyPolicy, *, watchdog: Watchdog | None = None
 ) -> Episode:
-    """Play one episode with the most likely action at every step; `task.steps` plays no part.
+    """Play one episode with the most likely action at every step; `task.steps` has no effect.
 
-    An episode in which something is not finite is dropped, and another one played.
+    An episode with a non-finite value is dropped and replaced.
 
     Raises:
         RolloutError: As for `sample_fragment`.
@@ -173,7 +172,7 @@ def _watching(
 
 
 class Play:
-    """Episodes with the most likely actions, one after the other, until one is whole."""
+    """Episodes with the most likely actions, played until one is finite throughout."""
 
     def __init__(
         self,
@@ -184,14 +183,14 @@ class Play:
         most_steps: int | None = None,
         keeps: bool = False,
     ) -> None:
-        """Begin with none.
+        """Play no episode yet.
 
         Args:
             task: Names the environment.
-            env: Of that kind.
+            env: An environment of this kind.
             policy: Chooses the actions.
-            most_steps: Where an episode is cut; None at `MAX_EVALUATION_STEPS`.
-            keeps: Whether what it observed is kept.
+            most_steps: Steps at which an episode is cut; None means `MAX_EVALUATION_STEPS`.
+            keeps: Whether to keep the observations.
 
         Raises:
             RolloutError: The policy does not fit the environment.
@@ -211,10 +210,10 @@ class Play:
         """The first value of the latest episode that was not finite; None without any."""
         self.num_dropped = 0
         self.progress = 0
-        """Grows with every step and reset that has ended."""
+        """Number of finished steps and resets."""
 
     def whole(self, *, seed: int, watchdog: Watchdog | None) -> None:
-        """Play an episode in which everything is finite, after others if it must be.
+        """Play episodes until everything in one is finite.
 
         Raises:
             RolloutError: As for `sample_fragment`.
@@ -239,10 +238,10 @@ class Play:
             )
 
     def _through(self, *, seed: int | None) -> None:
-        """Play one episode to its end, or until something is not finite.
+        """Play one episode to its end, or until a value is not finite.
 
         Raises:
-            RolloutError: An action is not finite although what was observed is.
+            RolloutError: An action is not finite although its observation is.
         """
         env, space = self._env, self._env.observation_space
         mode_of = self._policy.modes(1, self._policy.new_state(1))
@@ -298,7 +297,7 @@ class Play:
 
 
 def _seen(observation: object, space: Space[Any]) -> NDArray[np.float32]:
-    """Return an observation as the policy has it: beyond float32 it is not finite."""
+    """Return an observation in the policy's type: values beyond float32 become infinite."""
     return checked_observation(observation, space).astype(np.float32)
 
 
@@ -312,7 +311,7 @@ def _roll_out(
     starts: Sequence[bytes],
 ) -> None:
     """Fill the fragment and the sampler's actions."""
-    # Looked up once: this loop is what an actor is paid for.
+    # Looked up once: an actor spends its billed time in this loop.
     act, step, broken = sampler.act, fragment.step, fragment.broken
     observation, action = fragment.observation, sampler.action
     num_steps = len(fragment.reward)
@@ -340,7 +339,7 @@ def _failure(task: RolloutTask, env: Env, step: int, error: Exception) -> Rollou
 
 
 def _check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, step: int) -> None:
-    """Refuse actions [B, *act] that are not finite although what was observed, [B, *obs], is."""
+    """Refuse non-finite actions [B, *act] for finite observations [B, *obs]."""
     if np.isfinite(action).all():
         return
     seen, taken = (
@@ -351,7 +350,7 @@ def _check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, s
 
 
 def _translator(env_id: str, env: Env, policy: NumpyPolicy, *, num_envs: int) -> Translator:
-    """Return what turns sampled actions [B, *act] into one action per environment.
+    """Return a function from sampled actions [B, *act] to one action per environment.
 
     Raises:
         RolloutError: The policy does not fit the environment.
@@ -361,7 +360,7 @@ def _translator(env_id: str, env: Env, policy: NumpyPolicy, *, num_envs: int) ->
     fits = observation.shape == policy.observation_shape
     if fits and isinstance(action, Discrete) and num_choices == action.n:
         start = int(action.start)
-        return lambda sampled: sampled + start  # whose items are NumPy's, as of a sampled action
+        return lambda sampled: sampled + start  # items are NumPy scalars, as in a sampled action
     if fits and isinstance(action, MultiDiscrete) and num_choices == tuple(action.nvec.tolist()):
         starts = action.start
         return lambda sampled: sampled + starts

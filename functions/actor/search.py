@@ -1,8 +1,8 @@
-"""A search's episodes: each with the policy moved along a random direction, there or back.
+"""A search's episodes: in each the policy is perturbed along a random direction, forward or back.
 
-Invariant: an episode depends on the job's seed, the iteration, its number in it and the policy
-alone, not on which actor plays it. Both episodes of a direction begin with the same seed, so that
-chance counts for less in the difference of their returns.
+Invariant: an episode depends only on the job's seed, the iteration, its number in the iteration and
+the policy, not on its actor. Both episodes of a direction begin with the same seed, which reduces
+the noise in the difference of their returns.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def search_episodes(
 ) -> EpisodeSums:
     """Play an actor's part of an iteration, with the most likely action at every step.
 
-    An episode in which something is not finite is dropped, and another one played.
+    An episode with a non-finite value is dropped and replaced.
 
     Raises:
         RolloutError: As for `functions.actor.rollout.evaluate_episode`.
@@ -69,7 +69,7 @@ def search_episodes(
 
 
 def _moments(observed: Sequence[NDArray[np.float32]]) -> _Moments:
-    """Return mean and squared distances of observations; empty where none were kept."""
+    """Return mean and squared deviations of observations; empty if none were kept."""
     if not observed:
         return np.empty(0), np.empty(0)
     rows = np.concatenate(observed).reshape(len(observed), -1).astype(np.float64)

@@ -1,7 +1,7 @@
 """The warm environments of a process, with the positions of their episodes.
 
-A process may still have an environment at the point where an episode was left. It then continues
-without a repeat. Results do not depend on that: a repeated episode is bit-equal.
+A process may still have an environment at the point where an episode was saved. Then the episode
+continues without repeated steps. Results do not depend on this: a repeated episode is bit-equal.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ class WarmEnv:
     """One environment."""
 
     env: Env
-    """Its first agent, or the whole of it."""
+    """Its first agent, or the whole environment."""
     standing: Standing | None = None
     """None if its next use begins with a reset."""
 
     @property
     def agents(self) -> list[Env]:
-        """All its agents, the first one first."""
+        """All its agents, in order."""
         return agents_of(self.env)
 
 
@@ -41,16 +41,16 @@ class WarmEnvironments:
     """Environments of one kind, for consecutive rollouts."""
 
     def __init__(self, *, most: int, watchdog: Watchdog | None) -> None:
-        """Begin with none.
+        """Hold no environment yet.
 
         Args:
-            most: How many may wait with an episode, beyond those that a rollout needs.
+            most: How many may wait with an episode, beyond the current rollout's environments.
             watchdog: Notices a constructor that hangs.
         """
         self._most = most
         self._watchdog = watchdog
         self._kind: tuple[str, bool, bool] | None = None
-        """As JSON, whether rewards are raw, and whether resets build the environment anew."""
+        """The reference as JSON, whether rewards are raw, and whether resets rebuild."""
         self._all: list[WarmEnv] = []
         """Most recently used last."""
 
@@ -58,15 +58,15 @@ class WarmEnvironments:
         """Return a rollout's environments, preferring those at its episodes' positions.
 
         Args:
-            task: Which, and how many.
-            starts: Where its episodes were left.
+            task: The rollout's task, with the kind and number of environments.
+            starts: The saved episodes to resume.
 
         Raises:
-            UnsupportedEnvironment: One cannot be built.
+            UnsupportedEnvironment: An environment cannot be built.
         """
         # Without wrappers there is no difference, and both modes share their environments.
         raw_rewards = task.mode == "evaluate" and bool(task.env.wrappers)
-        # As JSON: in Python an argument of 1 equals one of True and one of 1.0.
+        # As JSON, because in Python the arguments 1, True and 1.0 are equal.
         kind = (task.env.model_dump_json(), raw_rewards, task.rebuild)
         if self._kind != kind:
             self.close()
@@ -110,7 +110,7 @@ class WarmEnvironments:
 
 
 def _close(env: Env) -> None:
-    """Close an environment, ignoring errors: the next task is not to blame for it."""
+    """Close an environment, ignoring errors, which must not fail the next task."""
     env_id = "an environment" if env.spec is None else env.spec.id
 
     def close() -> None:

@@ -69,8 +69,8 @@ class Watchdog:
 
         Args:
             env_id: For the message.
-            progress: Returns something that differs after every step.
-            awaited: What has not happened when the time is over, `STEP` or `CONSTRUCTION`.
+            progress: Returns a value that differs after every step.
+            awaited: The missing event when the time is over: `STEP` or `CONSTRUCTION`.
         """
         watched, over, ending = threading.get_ident(), threading.Event(), threading.Lock()
         patience = Patience(self.timeout_s, progress(), time.monotonic())
@@ -92,7 +92,7 @@ class Watchdog:
         try:
             yield
         finally:
-            with ending:  # what is being given up is never half done
+            with ending:  # giving up is never interrupted halfway
                 over.set()
             thread.join()
             if self.ends_process:

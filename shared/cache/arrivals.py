@@ -1,10 +1,10 @@
-"""Arrivals: the outcome of an actor for the learner, and its text in Redis.
+"""Arrivals: an actor's outcome for the learner, and its text in Redis.
 
-A *field* names a claim, `sample:3`, and a *token* of the same text announces it. For a failed actor
-both have the attempt, the kind and the reason: `sample:3:0:lost:crashed`. A round's counters and
-late markers have names without a colon.
+A *field* names a claim, `sample:3`, and a *token* with the same text announces it. For a failed
+actor both contain the attempt, the kind and the reason: `sample:3:0:lost:crashed`. The names of a
+round's counters and late markers have no colon.
 
-Any other text is refused and changes nothing, like all invalid data from the cache.
+Any other text is ignored, like all invalid data from the cache.
 """
 
 import logging
@@ -18,9 +18,9 @@ _LOG = logging.getLogger(__name__)
 Mode = Literal["sample", "evaluate"]
 
 FailureKind = Literal["lost", "environment", "hung", "vanished"]
-"""`environment`: it raised or broke the interface, and would do so again with the same seed;
-`hung`: a step did not end; `vanished`: it, or its result, was lost with a part of the system,
-through no fault of its own; `lost`: anything else.
+"""`environment`: the environment raised or broke the interface, and would again with the same seed.
+`hung`: a step did not end. `vanished`: the actor or its result was lost with a part of the system,
+through no fault of its own. `lost`: anything else.
 """
 
 FAILURE_KINDS: dict[str, FailureKind] = {
@@ -32,7 +32,7 @@ FAILURE_KINDS: dict[str, FailureKind] = {
     "WeightsGoneError": "vanished",
     "CacheUnreachableError": "vanished",
 }
-"""Kinds of failure by the name of the function's exception; others are `lost`."""
+"""Kinds of failure by the name of the function's exception; all others are `lost`."""
 
 MAX_REASON_CHARS = 1500
 """Longest reason of a failure, enough for the last lines of a traceback."""
@@ -45,7 +45,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One actor is done: its result is stored, or will never arrive."""
+    """A finished actor: its result is stored, or will never arrive."""
 
     mode: Mode
     actor_index: int
@@ -58,7 +58,7 @@ class Arrival:
 
 
 def claim_field(mode: Mode, actor_index: int) -> str:
-    """Return the field of an actor's claim, which is the token of its success too."""
+    """Return the field of an actor's claim, which is also the token of its success."""
     return f"{mode}:{actor_index}"
 
 

@@ -1,8 +1,8 @@
 """Authentication at the trajectory cache: none, by password or by IAM.
 
-The settings are the same for everybody who connects. By IAM no secret is stored anywhere: the
-password is signed anew for every connection, which takes less time than the connection's handshake
-and leaves nothing that could be stale after an environment was frozen.
+All processes that connect use the same settings. With IAM no secret is stored anywhere. Each
+connection signs a new password, which takes less time than its handshake, so no password can be
+stale after an environment was frozen.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from shared.cache.connect_token import AwsCredentials, connect_token
 
 
 class CredentialsError(redis.RedisError):
-    """There are no AWS credentials to sign a cache password with."""
+    """No AWS credentials are available to sign a cache password."""
 
 
 class CacheSettings(BaseSettings):
@@ -70,9 +70,9 @@ class CacheSettings(BaseSettings):
     def cache_credentials(
         self, aws_credentials: Callable[[], AwsCredentials]
     ) -> CredentialProvider | None:
-        """Return the credentials of a connection; None leaves them to the cache URL.
+        """Return the credentials of a connection; None uses those in the cache URL.
 
-        By IAM alone, `aws_credentials` is called for each connection: for the key to sign with.
+        Only `iam` calls `aws_credentials`, once per connection, for the signing key.
         """
         if self.cache_auth == "password" and self.cache_password is not None:
             return UsernamePasswordCredentialProvider(
@@ -103,7 +103,7 @@ class IamCredentialProvider(CredentialProvider):
         """Return user and password.
 
         Raises:
-            CredentialsError: There is no key to sign with.
+            CredentialsError: No signing key is available.
         """
         token = connect_token(
             self.aws_credentials(),

@@ -1,11 +1,11 @@
 """The trajectory cache: where policies wait for actors and results wait for the learner.
 
-Redis holds bytes only; `shared.trajectory` and `shared.policy` know what they mean. Nothing beyond
-redis-py is needed here, and no command that Redis 7.0 does not know.
+Redis holds only bytes; `shared.trajectory` and `shared.policy` interpret them. This module needs
+only redis-py, and commands of Redis 7.0.
 
-Invariants: the first result of a (mode, actor index) of a round wins, whoever stores it and however
-often; nothing is stored in a closed round; a late or second trajectory is counted, never silently
-dropped; every key has a lifetime; no operation reads more keys than it is told to.
+Invariants: the first result of each (mode, actor index) of a round wins, regardless of the writer
+and of repeats; nothing is stored in a closed round; a late or second trajectory is counted, never
+silently dropped; every key has a lifetime; no operation reads more keys than its caller names.
 """
 
 import itertools
@@ -21,19 +21,19 @@ from shared.cache.connection import CacheUnreachableError
 from shared.cache.first_wins import LIMIT, FirstWins, StoreOutcome
 
 _NUM_STARTS = "number"
-"""Field of a round's starts that says how many streams were waiting."""
+"""Field of a round's starts with the number of waiting streams."""
 _BATCH = 1000
-"""Rounds whose keys are asked for at once."""
+"""Rounds per request for keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundCounters:
-    """Trajectories of a round that were not stored."""
+    """Number of a round's trajectories that were not stored."""
 
     late: int
-    """Came after the round was closed, the first of their actor index."""
+    """Arrived after the round was closed, first for their actor index."""
     duplicate: int
-    """Came after another of the same actor index."""
+    """Arrived after another trajectory of the same actor index."""
 
 
 class TrajectoryCache(FirstWins):
@@ -46,14 +46,14 @@ class TrajectoryCache(FirstWins):
         self._run("SET", keys.policy(job_id, policy_version), payload, "PX", keys.TTL_MS)
 
     def fetch_policy(self, job_id: str, policy_version: int) -> bytes | None:
-        """Return one version's weights, or None when they are not (or no longer) there."""
+        """Return one version's weights, or None if the cache does not have them."""
         return cast("bytes | None", self._run("GET", keys.policy(job_id, policy_version)))
 
     def require_policy(self, job_id: str, policy_version: int) -> None:
-        """Make sure that the cache still holds what was published.
+        """Check that the cache still holds a published policy.
 
         Raises:
-            CacheUnreachableError: It was emptied: all that actors had stored is gone as well.
+            CacheUnreachableError: The cache was emptied, so all stored results are lost as well.
         """
         if not self._run("EXISTS", keys.policy(job_id, policy_version)):
             raise CacheUnreachableError(
@@ -62,15 +62,15 @@ class TrajectoryCache(FirstWins):
             )
 
     def delete_policy(self, job_id: str, policy_version: int) -> None:
-        """Forget one version's weights."""
+        """Delete one version's weights."""
         self._run("UNLINK", keys.policy(job_id, policy_version))
 
     # --- episodes that go on ----------------------------------------------------------------
 
     def publish_starts(self, job_id: str, round: int, snapshots: Sequence[bytes]) -> None:
-        """Say where the episodes of a round's actors were left, by place; one round trip.
+        """Publish the snapshots that a round's actors resume, by place. One round trip.
 
-        Empty snapshots, and places beyond the last, begin anew.
+        Empty snapshots, and places after the last snapshot, start over.
         """
         key = keys.starts(job_id, round)
         fields: dict[EncodableT, EncodableT] = {_NUM_STARTS: len(snapshots)}
@@ -78,15 +78,15 @@ class TrajectoryCache(FirstWins):
         with self._errors("publishing starts"):
             pipeline = self._client.pipeline(transaction=True)
             pipeline.delete(key)
-            # Without this one nobody could tell streams that are new from a hash that was lost.
+            # Without this field, new streams would look like a lost hash.
             pipeline.hset(key, mapping=fields)
             pipeline.pexpire(key, keys.TTL_MS)
             pipeline.execute()
 
     def fetch_starts(self, job_id: str, round: int, places: Sequence[int]) -> list[bytes] | None:
-        """Return where the episodes at these places were left, empty where one begins anew.
+        """Return the snapshots at these places; an empty snapshot starts over.
 
-        None when the round's are not, or no longer, there.
+        Return None if the cache does not have the round's snapshots.
         """
         fields = (_NUM_STARTS, *map(str, places))
         number, *snapshots = cast(
@@ -95,7 +95,7 @@ class TrajectoryCache(FirstWins):
         return None if number is None else [snapshot or b"" for snapshot in snapshots]
 
     def forget_starts(self, job_id: str, round: int) -> None:
-        """Remove what was published of a round's starts."""
+        """Delete a round's published starts."""
         self._run("UNLINK", keys.starts(job_id, round))
 
     # --- an actor's side of a round ---------------------------------------------------------
@@ -103,11 +103,11 @@ class TrajectoryCache(FirstWins):
     def store_result(
         self, job_id: str, round: int, *, mode: Mode, actor_index: int, payload: bytes
     ) -> StoreOutcome:
-        """Store one actor's result, unless one is there or the round is closed. One round trip.
+        """Store an actor's result, unless another is there or the round is closed. One round trip.
 
         Returns:
             `stored`, `duplicate` (another result of this mode and index was first) or `late` (the
-            round is closed); of the last two the payload is dropped, and trajectories are counted.
+            round is closed). The last two drop the payload and count trajectories.
         """
         claim = claim_field(mode, actor_index)
         late = f"late-{actor_index}" if mode == "sample" else ""
@@ -126,9 +126,9 @@ class TrajectoryCache(FirstWins):
         reason: str,
         kind: FailureKind = "lost",
     ) -> None:
-        """Tell the learner not to wait for an actor of an attempt at a round.
+        """Tell the learner not to wait for an actor in this attempt at a round.
 
-        Without effect once the actor's result is stored.
+        It has no effect once the actor's result is stored.
         """
         token = arrivals.failure_token(mode, actor_index, attempt=attempt, reason=reason, kind=kind)
         round_keys = keys.claims(job_id, round), keys.arrivals(job_id, round)
@@ -139,10 +139,10 @@ class TrajectoryCache(FirstWins):
     def wait_arrivals(
         self, job_id: str, round: int, *, timeout_s: float, limit: int = LIMIT
     ) -> list[Arrival]:
-        """Block until an actor is done; return all that are, at most `limit`, each told once.
+        """Block until an actor is done; return up to `limit` arrivals, each only once.
 
-        They are in the order they came; none when `timeout_s` is over. A token can be lost with the
-        connection that was to carry it: before giving an actor up, compare with `answered`.
+        They are in order of arrival; after `timeout_s` the list is empty. A token can be lost with
+        its connection: before giving up an actor, compare with `answered`.
         """
         told = self.wait_any_arrivals(job_id, (round,), timeout_s=timeout_s, limit=limit)
         return told[1] if told is not None else []
@@ -152,20 +152,20 @@ class TrajectoryCache(FirstWins):
     ) -> tuple[int, list[Arrival]] | None:
         """Block until an actor of any of these rounds is done; see `wait_arrivals`.
 
-        Return the first of the rounds, in the order given, that had arrivals, and those, if any.
+        Return the first of the given rounds that has arrivals, with these arrivals, if any.
         """
         names = {keys.arrivals(job_id, round): round for round in rounds}
         told = self._wait_tokens([*names], timeout_s=timeout_s, limit=limit)
         return None if told is None else (names[told[0]], arrivals.arrivals_of(told[1]))
 
     def answered(self, job_id: str, round: int) -> list[Arrival]:
-        """Return every actor that is done, told or not: for a learner that resumes a round."""
+        """Return all finished actors, reported or not, for a learner that resumes a round."""
         return arrivals.answered(self._fields(job_id, (round,))[0])
 
     def load_results(
         self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
     ) -> list[bytes | None]:
-        """Return the results of these actors, None where there is none. One round trip."""
+        """Return the results of these actors, None for a missing result. One round trip."""
         if not actor_indices:
             return []
         names = [keys.result(job_id, round, mode, index) for index in actor_indices]
@@ -174,16 +174,16 @@ class TrajectoryCache(FirstWins):
     def drop_results(
         self, job_id: str, round: int, *, mode: Mode, actor_indices: Sequence[int]
     ) -> None:
-        """Forget these actors' results, so that each of them can store another."""
+        """Delete these actors' results, so that each actor can store another."""
         if not actor_indices:
             return
         self._unlink([keys.result(job_id, round, mode, index) for index in actor_indices])
-        # The claims go last: what is stored from here on is whole.
+        # Claims go last, so that a result stored from here on is complete.
         fields = [claim_field(mode, index) for index in actor_indices]
         self._run("HDEL", keys.claims(job_id, round), *fields)
 
     def close_round(self, job_id: str, round: int) -> RoundCounters:
-        """Let nothing more into a round; return what came late or twice; harmless to repeat.
+        """Close a round to further results; return its counters; harmless to repeat.
 
         Its results stay until they are freed.
         """
@@ -193,13 +193,13 @@ class TrajectoryCache(FirstWins):
     def free_round(self, job_id: str, round: int) -> None:
         """Free the results of a closed round; harmless to repeat.
 
-        The claims stay until they expire: they are what a late result is recognised by.
+        The claims stay until they expire, so that a late result can be recognised.
         """
         results = _result_keys(job_id, round, self._fields(job_id, (round,))[0])
         self._unlink([*results, keys.starts(job_id, round)])
 
     def round_counters(self, job_id: str, round: int) -> RoundCounters:
-        """Return how many trajectories of a round came late or twice up to now."""
+        """Return how many of a round's trajectories have been late or duplicate so far."""
         late, duplicate = cast(
             "tuple[bytes | None, bytes | None]",
             self._run("HMGET", keys.claims(job_id, round), "late", "duplicate"),
@@ -209,18 +209,18 @@ class TrajectoryCache(FirstWins):
     # --- a job's end ------------------------------------------------------------------------
 
     def request_cancel(self, job_id: str, lease_hashes: Iterable[str]) -> None:
-        """Ask a job's actors, launched under some leases and no others, not to start any more."""
+        """Ask a job's actors that were launched under these leases not to start any more."""
         self._run("SET", keys.cancel(job_id), " ".join(lease_hashes), "PX", keys.TTL_MS)
 
     def is_cancelled(self, job_id: str, lease_hash: str) -> bool:
-        """Return whether the job's actors of a lease were asked not to start."""
+        """Return whether a job's actors under a lease were asked not to start."""
         lease_hashes = cast("bytes | None", self._run("GET", keys.cancel(job_id)))
         return lease_hash.encode() in (lease_hashes or b"").split()
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
-        """Remove every key of these rounds but their starts: they are made again.
+        """Delete all keys of these rounds, which are repeated, except for their starts.
 
-        Starts are published before a round is asked for, and each time anew.
+        Starts are published before every request for a round, and replaced each time.
         """
         wanted = iter(rounds)
         while batch := list(itertools.islice(wanted, _BATCH)):
@@ -232,24 +232,24 @@ class TrajectoryCache(FirstWins):
     def forget_job(
         self, job_id: str, *, rounds: Iterable[int], policy_versions: Iterable[int]
     ) -> None:
-        """Remove every key of these rounds and policy versions, and the cancel mark."""
+        """Delete all keys of these rounds and policy versions, and the cancel mark."""
         made = list(rounds)
         self.forget_rounds(job_id, made)
         self._unlink([keys.starts(job_id, index) for index in made])
         self._unlink([keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)])
 
     def memory(self) -> tuple[int, str]:
-        """Return the bytes that the cache has in use, and which server it is.
+        """Return the bytes in use by the cache, and the server's version.
 
         Raises:
-            CacheError: It cannot be reached, or does not tell this user.
+            CacheError: The cache cannot be reached, or refuses this user.
         """
         with self._errors("INFO"):
             told = cast("dict[str, object]", self._client.info())
         return int(str(told.get("used_memory", 0))), str(told.get("redis_version", "unknown"))
 
     def _fields(self, job_id: str, rounds: Sequence[int]) -> list[list[bytes]]:
-        """Return what is noted of each round: claims, failures and the names of counters."""
+        """Return the fields of each round: claims, failures and the names of counters."""
         with self._errors("HKEYS"):
             pipeline = self._client.pipeline(transaction=False)
             for index in rounds:

@@ -1,9 +1,8 @@
-"""ElastiCache's IAM password: a presigned `connect` request that is never sent, only shown.
+"""ElastiCache's IAM password: a presigned `connect` request, shown to the server but never sent.
 
-The server checks the signature as AWS would check the request's. Signing needs a clock, a key and
-hashes, no network and no SDK, so that an actor without a route to anything but the cache can do it.
-Signature Version 4 with its parameters in the query string; the SDK's own signer is the test's
-oracle.
+The server checks its signature as AWS would check the request's. Signing needs a clock, a key and
+hashes, but no network and no SDK, so an actor that can reach only the cache can sign. The signature
+is Version 4 with its parameters in the query string; the SDK's signer is the test's oracle.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 LIFETIME_S = 900
-"""How long ElastiCache accepts a token; it takes none that is to live longer."""
+"""Lifetime of a token: the longest that ElastiCache accepts."""
 _SERVICE = "elasticache"
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
@@ -22,7 +21,7 @@ _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsCredentials:
-    """An access key; what it would be worth to others stays out of logs."""
+    """An access key; its secrets stay out of logs."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -32,7 +31,7 @@ class AwsCredentials:
 def connect_token(
     credentials: AwsCredentials, *, cache_name: str, user: str, region: str, now: datetime
 ) -> str:
-    """Return the password for `user` of the cache `cache_name`, good for 15 minutes from `now`."""
+    """Return the password for `user` of the cache `cache_name`, valid for 15 minutes from `now`."""
     timestamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{timestamp[:8]}/{region}/{_SERVICE}/aws4_request"
     parameters = {

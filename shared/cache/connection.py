@@ -1,6 +1,6 @@
-"""One connection to the trajectory cache, and what it means when it fails.
+"""One connection to the trajectory cache, and its errors.
 
-Threads take turns on it, so one that blocks for arrivals keeps the others waiting.
+Threads take turns on it, so a thread that blocks for arrivals delays the others.
 """
 
 import contextlib
@@ -17,21 +17,21 @@ from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 _IDLE_S = 10.0
-"""A connection idle for longer is probed before use: on AWS it may be dropped without a word."""
+"""A connection idle for longer is probed before use: AWS may drop it silently."""
 _PROBE_S = 1.5
-"""How long the answer to a probe may take."""
+"""Longest wait for the answer to a probe."""
 _CONNECT_S = 3.0
 """Longest wait for a connection: two tries end before Lambda gives up starting an environment."""
 _PAUSE_S = 0.4
 """Longest pause before the second try: many environments connect at the same time."""
 _BATCH = 1000
-"""Keys that are removed at once."""
+"""Keys deleted at once."""
 MAX_AGE_S = 6 * 3600.0
-"""A connection this old logs in anew: ElastiCache cuts those that came by IAM after 12 hours."""
+"""Age at which a connection is replaced: ElastiCache cuts IAM connections after 12 hours."""
 
 
 class CacheError(Exception):
-    """The cache cannot be reached or refused a command; the message names its address."""
+    """The cache could not be reached, or refused a command; the message names its address."""
 
 
 class CacheUnreachableError(CacheError):
@@ -52,15 +52,14 @@ class CacheConnection:
     ) -> None:
         """Take a `redis://`, `rediss://` (TLS) or `unix://` URL.
 
-        Nothing is sent yet, so a server that is down shows at the first command.
+        Nothing is sent yet, so the first command reveals a server that is down.
 
         Args:
             url: Address, possibly with user and password; never repeated in messages.
             timeout_s: Longest wait for a connection and for the answer to one command.
-            credentials: Asked for user and password whenever a connection is opened; None takes
-                those of the URL.
+            credentials: Source of user and password for each new connection; None uses the URL's.
             max_age_s: Age at which the connection is replaced between two commands.
-            idle_s: How long it may be idle before it is probed.
+            idle_s: Idle time after which it is probed.
 
         Raises:
             CacheError: The URL is malformed.
@@ -87,14 +86,14 @@ class CacheConnection:
         self._turn = threading.Lock()
         self._is_closed = False
         self._idle_s = idle_s
-        # The wall clock goes on while a Lambda environment is frozen.
+        # The wall clock runs on while a Lambda environment is frozen.
         self._opened_at = self._used_at = time.time()
-        # Blocking is done in slices well below the socket time-out, so that a server that is
-        # gone is noticed after one of them and not at the end of the round.
+        # Block in slices well below the socket time-out, so that a lost server is noticed after
+        # one slice, not at the end of the round.
         self._block_s = timeout_s / 2
 
     def close(self) -> None:
-        """Close the connection for good, once nobody is in the middle of a command."""
+        """Close the connection permanently, after any command in progress."""
         with self._turn:
             self._is_closed = True
             self._client.close()
@@ -106,7 +105,7 @@ class CacheConnection:
         self.close()
 
     def connect(self) -> None:
-        """Connect now if the cache can be reached; otherwise the first command says why not."""
+        """Connect now if the cache can be reached; otherwise the first command raises an error."""
         with contextlib.suppress(CacheError):
             self.ping()
 
@@ -128,7 +127,7 @@ class CacheConnection:
         try:
             with self._turn:
                 if self._is_closed:
-                    # The client would open another one, which nobody closes.
+                    # The client would open another connection, which nothing would close.
                     raise CacheError(f"trajectory cache at {self._address}: it was closed before")
                 now = time.time()
                 if now - self._opened_at >= self._max_age_s:
@@ -147,7 +146,7 @@ class CacheConnection:
             ) from error
 
     def _probe(self) -> None:
-        """Close a connection that does not answer soon, so that the command opens another one."""
+        """Close a connection that does not answer soon, so that the command opens a new one."""
         pool = self._client.connection_pool
         connection = pool.get_connection()
         try:

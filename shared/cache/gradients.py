@@ -1,8 +1,8 @@
-"""The cache as a learner and its functions use it: weights and slices out, gradients back.
+"""The cache for a learner and its functions: weights and slices out, gradients back.
 
-As with rollouts the first gradient of a call wins, whoever stores it and however often, and nothing
-is stored in a round that is closed. All names hold the hash of the learner's lease: what a learner
-that lost the job had asked for is never taken for an answer to another.
+As with rollouts, the first gradient of a call wins, regardless of the writer and of repeats, and
+nothing is stored in a closed round. All keys contain the hash of the learner's lease: a gradient
+for a learner that has lost the job is never mistaken for an answer to its successor.
 """
 
 import re
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientRound:
-    """The update that the gradients belong to."""
+    """The update to which gradients belong."""
 
     job_id: str
     lease_hash: str
@@ -32,15 +32,15 @@ class GradientRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientArrival:
-    """One call is done: its gradient is stored, or it will never come."""
+    """A finished call: its gradient is stored, or will never arrive."""
 
     call: int
     failed: str | None = None
-    """Why there will be none; None when it is stored."""
+    """Why there is no gradient; None if it is stored."""
     request: int = 0
     """The request that failed."""
     vanished: bool = False
-    """Whether it had no fair chance: a part of the system ended."""
+    """Whether it failed without its own fault, because a part of the system ended."""
 
 
 class GradientCache(FirstWins):
@@ -49,7 +49,7 @@ class GradientCache(FirstWins):
     # --- a learner's side -------------------------------------------------------------------
 
     def publish_slices(self, of: GradientRound, slices: Mapping[int, bytes]) -> None:
-        """Put the slices of a round where functions fetch them, by their calls."""
+        """Publish a round's slices for functions, by call."""
         with self._errors("publishing slices"):
             pipeline = self._client.pipeline(transaction=False)
             for call, payload in slices.items():
@@ -60,7 +60,7 @@ class GradientCache(FirstWins):
     def publish_weights(
         self, of: GradientRound, version: int, payload: bytes, *, forget: Iterable[int] = ()
     ) -> None:
-        """Put one version of the weights where functions fetch it, and forget others."""
+        """Publish one version of the weights for functions, and delete other versions."""
         names = [keys.weights(of.job_id, of.lease_hash, old) for old in forget]
         with self._errors("publishing weights"):
             pipeline = self._client.pipeline(transaction=False)
@@ -73,9 +73,9 @@ class GradientCache(FirstWins):
     def wait_gradients(
         self, of: GradientRound, *, timeout_s: float
     ) -> list[tuple[GradientArrival, bytes | None]]:
-        """Block until a call is done; return all that are, with their gradients if there are any.
+        """Block until a call is done; return all finished calls, with their gradients if any.
 
-        In the order they came; none when `timeout_s` is over.
+        They are in order of arrival; after `timeout_s` the list is empty.
         """
         name = keys.gradient_arrivals(of.job_id, of.lease_hash, of.round)
         told = self._wait_tokens([name], timeout_s=timeout_s)
@@ -84,18 +84,18 @@ class GradientCache(FirstWins):
     def answered_gradients(
         self, of: GradientRound, calls: Sequence[int]
     ) -> list[tuple[GradientArrival, bytes | None]]:
-        """Return which of these calls are stored: a token can be lost with a connection."""
+        """Return which of these calls are stored: their tokens can be lost with a connection."""
         stored = [GradientArrival(call=call) for call in calls]
         found = self._with_payloads(of, stored)
         return [(arrival, payload) for arrival, payload in found if payload is not None]
 
     def has_task(self, of: GradientRound, call: int, *, versions: Sequence[int]) -> bool:
-        """Return whether a function would find a call's slice and these weights."""
+        """Return whether a call's slice and these weights are in the cache."""
         names = self._task_names(of, call, versions)
         return self._run("EXISTS", *names) == len(names)
 
     def close_gradients(self, of: GradientRound, calls: Sequence[int]) -> int:
-        """Let no more gradients into a round, free what there is; return how many came twice."""
+        """Close a round to gradients and free its keys; return the number of duplicates."""
         claims = keys.gradient_claims(of.job_id, of.lease_hash, of.round)
         self._close_claims(claims)
         self._unlink([keys.gradient_arrivals(of.job_id, of.lease_hash, of.round)])
@@ -103,13 +103,13 @@ class GradientCache(FirstWins):
         return int(cast("bytes | None", self._run("HGET", claims, "duplicate")) or 0)
 
     def forget_calls(self, of: GradientRound, calls: Sequence[int]) -> None:
-        """Free slices and gradients of calls that nobody waits for; what came is still known."""
+        """Free slices and gradients of calls that nobody waits for; their claims stay."""
         place = (of.job_id, of.lease_hash, of.round)
         slices = [keys.gradient_slice(*place, call) for call in calls]
         self._unlink([*slices, *(keys.gradient(*place, call) for call in calls)])
 
     def forget_weights(self, of: GradientRound, versions: Sequence[int]) -> None:
-        """Forget versions of the weights."""
+        """Delete versions of the weights."""
         self._unlink([keys.weights(of.job_id, of.lease_hash, version) for version in versions])
 
     def _with_payloads(
@@ -132,7 +132,7 @@ class GradientCache(FirstWins):
     def fetch(
         self, of: GradientRound, *, call: int, versions: Sequence[int]
     ) -> tuple[bytes | None, list[bytes | None]]:
-        """Return a call's slice and some versions of the weights, None where they are gone."""
+        """Return a call's slice and some versions of the weights, each None if missing."""
         names = self._task_names(of, call, versions)
         payload, *weights = cast("list[bytes | None]", self._run("MGET", *names))
         return payload, weights
@@ -142,7 +142,7 @@ class GradientCache(FirstWins):
         return [keys.gradient_slice(of.job_id, of.lease_hash, of.round, call), *weights]
 
     def store_gradient(self, of: GradientRound, call: int, payload: bytes) -> StoreOutcome:
-        """Store a call's gradient, unless one is there or the round is closed."""
+        """Store a call's gradient, unless another is there or the round is closed."""
         place = (of.job_id, of.lease_hash, of.round)
         return self._store_first(
             keys.gradient_claims(*place),
@@ -158,7 +158,7 @@ class GradientCache(FirstWins):
     def announce_lost_gradient(
         self, of: GradientRound, *, call: int, request: int, reason: str, vanished: bool
     ) -> None:
-        """Tell the learner not to wait for a call; without effect once its gradient is stored."""
+        """Tell the learner not to wait for a call; no effect once its gradient is stored."""
         place = (of.job_id, of.lease_hash, of.round)
         kind = "vanished" if vanished else "lost"
         text = f"gradient:{call}:{request}:{kind}:{reason[:MAX_REASON_CHARS]}"
@@ -168,7 +168,7 @@ class GradientCache(FirstWins):
 
 
 def _arrivals(tokens: Iterable[bytes]) -> list[GradientArrival]:
-    """Return what tokens say, without those that say nothing."""
+    """Parse tokens, skipping invalid ones."""
     found = []
     for token in tokens:
         match = _TOKEN.fullmatch(token)

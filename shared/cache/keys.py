@@ -1,7 +1,7 @@
 """Every cache key and lifetime, in one place.
 
-The job id stands in braces so that a clustered cache keeps all of a job's keys in one hash slot.
-Nothing else in the project spells a key.
+The job id stands in braces, so that a clustered cache keeps all of a job's keys in one hash slot.
+No other module builds a key.
 """
 
 TTL_MS = 3_600_000
@@ -14,22 +14,22 @@ def policy(job_id: str, policy_version: int) -> str:
 
 
 def starts(job_id: str, round_index: int) -> str:
-    """Hash of a round: by place, where the episodes were left that its actors go on with."""
+    """Hash of a round: the snapshots that its actors resume, by place."""
     return f"nitro:{{{job_id}}}:round:{round_index}:starts"
 
 
 def cancel(job_id: str) -> str:
-    """Leases whose actors are not needed any more; they read it before they start."""
+    """Leases whose actors are no longer needed; actors read it before they start."""
     return f"nitro:{{{job_id}}}:cancel"
 
 
 def claims(job_id: str, round_index: int) -> str:
-    """Hash of a round: who stored first, who failed, how many came late or twice, if closed."""
+    """Hash of a round: first writers, failures, counts of late and duplicate results, closed."""
     return f"nitro:{{{job_id}}}:round:{round_index}:claims"
 
 
 def arrivals(job_id: str, round_index: int) -> str:
-    """List of a round the learner blocks on: one token per stored result or failed launch."""
+    """List of a round on which the learner blocks: a token per stored result or failed launch."""
     return f"nitro:{{{job_id}}}:round:{round_index}:arrivals"
 
 
@@ -54,10 +54,10 @@ def gradient(job_id: str, lease_hash: str, round_index: int, call: int) -> str:
 
 
 def gradient_claims(job_id: str, lease_hash: str, round_index: int) -> str:
-    """Hash of a round: whose gradient was stored first, which failed, how many came twice."""
+    """Hash of a round: first writers of gradients, failed calls, count of duplicates."""
     return f"nitro:{{{job_id}}}:grad:{lease_hash}:{round_index}:claims"
 
 
 def gradient_arrivals(job_id: str, lease_hash: str, round_index: int) -> str:
-    """List of a round that the learner blocks on: a token per stored gradient or failed call."""
+    """List of a round on which the learner blocks: a token per stored gradient or failed call."""
     return f"nitro:{{{job_id}}}:grad:{lease_hash}:{round_index}:arrivals"

@@ -1,16 +1,16 @@
-"""The cache operations that must not be torn apart: Lua that Redis runs as one step each.
+"""The cache's atomic operations: Lua scripts, each of which Redis runs as one step.
 
-Keys come in through `KEYS` only and all of one round share a hash slot, so that the scripts also
-run on a clustered cache. Field names of the claims hash: `closed`, `late`, `duplicate`, one
-`mode:index` for every result stored, one `late-index` for every trajectory that came late, and one
-`mode:index:attempt:kind:reason` for every failure.
+Keys are passed only through `KEYS`, and all keys of a round share a hash slot, so the scripts also
+run on a clustered cache. Fields of the claims hash: `closed`, `late`, `duplicate`, one `mode:index`
+per stored result, one `late-index` per late trajectory, and one `mode:index:attempt:kind:reason`
+per failure.
 """
 
 # KEYS: claims, payload, arrivals. ARGV: claim field, writer, payload, TTL in ms, arrival token, and
-# the field that notes a late one; without it what is not stored is not counted.
-# The writer's own claim is recognised first, so that a store repeated because its answer was lost
-# is still a store, and a late one late once. What another has brought before is a duplicate also
-# once the round is closed: counted as late, it would be accounted for twice.
+# the field that marks a late result; if it is empty, results not stored are not counted.
+# The writer's own claim is checked first: a store repeated after a lost answer still counts as
+# stored, and a repeated late result is counted once. A result after another writer's is a duplicate
+# even if the round is closed: as late it would be counted twice.
 STORE = """
 local claim = redis.call('HGET', KEYS[1], ARGV[1])
 if claim == ARGV[2] then return 'stored' end
@@ -37,7 +37,7 @@ return outcome
 """
 
 # KEYS: claims, arrivals. ARGV: claim field, arrival token, TTL in ms.
-# The token is noted beside the claims, too: it can be lost with the learner it was told to.
+# The token is also stored with the claims: it can be lost with the learner that received it.
 ANNOUNCE_FAILURE = """
 if redis.call('HEXISTS', KEYS[1], 'closed') == 1
   or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
