@@ -36,7 +36,7 @@ def read_policy(folder: Path, which: Which | None = None) -> tuple[int, NumpyPol
 def usual_checkpoint(job: Job) -> Which:
     """Return the default checkpoint: the best if a job ended at its target, otherwise the newest.
 
-    Where rounds overlap, it was updated after the evaluation that reached the target.
+    With overlapping rounds, the newest was updated after the evaluation that reached the target.
     """
     return "best" if job.stop_reason == "target_return" else "newest"
 
@@ -45,7 +45,7 @@ def read_checkpoint(folder: Path, which: Which | None = None) -> Checkpoint:
     """Return one of a run's checkpoints; None selects the default.
 
     Raises:
-        CommandError: There is none, or it is damaged.
+        CommandError: There is no such checkpoint, or it is damaged.
     """
     wanted = which or usual_checkpoint(read_job(folder))
     absolute = folder.absolute()
@@ -71,9 +71,9 @@ def _best(store: CheckpointStore, run: Run) -> Checkpoint | None:
 
 
 def _evaluated_rounds(run: Run) -> Iterator[int]:
-    """Yield the rounds that evaluated checkpoints are named after, the best first.
+    """Yield the rounds of evaluated checkpoints, best first.
 
-    Learners of earlier versions kept the newest alone, so the best may be gone.
+    Learners of earlier versions kept only the newest, so the best may be missing.
     """
     lines = (evaluated_checkpoint(line, run.job.spec) for line in run.rounds)
     for found in sorted(filter(None, lines), reverse=True):

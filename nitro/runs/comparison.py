@@ -20,11 +20,11 @@ class EqualTerms(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     at: float
-    """Environment steps or dollars: the most that every run has had."""
+    """Environment steps or dollars: the most that every run has reached."""
     measure: Measure
-    """Whether the returns are of evaluations or of the last 100 training episodes."""
+    """Source of the returns: evaluations, or the last 100 training episodes."""
     returns: list[float]
-    """Of each run, in order."""
+    """Return of each run, in order."""
 
 
 class Comparison(BaseModel):
@@ -33,13 +33,13 @@ class Comparison(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     runs: list[RunReport]
-    """Each as `nitro runs show --json` has it."""
+    """The output of `nitro runs show --json` for each."""
     different: list[DifferentField]
-    """Fields of the jobs in which they differ."""
+    """Fields in which the jobs differ."""
     equal_steps: EqualTerms | None
-    """None where returns cannot be compared: other environments, or no return yet."""
+    """None if returns are not comparable: different environments, or no return yet."""
     equal_usd: EqualTerms | None
-    """None also where a run has no bill."""
+    """None also if a run has no bill."""
 
 
 def compare_runs(folders: Sequence[Path]) -> Comparison:
@@ -71,7 +71,7 @@ def _equal(
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Lay a comparison out for people: a column for each run."""
+    """Format a comparison for people: one column per run."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("", style="bold", overflow="fold")
     for report in comparison.runs:

@@ -10,18 +10,18 @@ from shared.contracts.going_on import resized
 from shared.contracts.jobs import Job, resolve_for
 
 _TOLD_APART = ("env_id", "algorithm", "preset", "seed")
-"""Fields that every table shows anyway."""
+"""Fields that every table shows."""
 _LABELS = ("name", "tags")
 """Fields without effect on training: runs that differ in these alone share a configuration."""
 
 
 class ChangedField(BaseModel):
-    """A field that was set otherwise than by default; the fields are keys of `--json`."""
+    """A field with a value other than its default; the fields are keys of `--json`."""
 
     model_config = ConfigDict(frozen=True)
 
     field: str
-    """By dotted path, as `--set` takes it."""
+    """Dotted path, as in `--set`."""
     value: JsonValue
     default: JsonValue
     """`nitro train`'s default for the same environment, algorithm and preset; null for none."""
@@ -34,21 +34,21 @@ class DifferentField(BaseModel):
 
     field: str
     values: list[JsonValue]
-    """Of each run, in order; null where it has no such field."""
+    """Value of each run, in order; null if it has no such field."""
 
 
 def configuration(job: Job) -> JsonObject:
     """Return every field of a job by its dotted path, all hyper-parameters included."""
     try:
         full = job.hyperparameters.model_dump(mode="json")
-    except ValueError:  # refused before its environment was known, or of another version
+    except ValueError:  # refused before its environment was known, or from another version
         full = dict(job.full_hyperparameters or job.spec.hyperparameters)
     fields = job.spec.model_dump(mode="json", exclude={*_LABELS})
     return dict(_flat({**fields, "hyperparameters": full}))
 
 
 def changed_fields(job: Job) -> list[ChangedField]:
-    """Return the fields of a job that are not as `nitro train` has them where none is said."""
+    """Return the fields of a job that differ from the defaults of `nitro train`."""
     said: JsonObject = {name: getattr(job.spec, name) for name in ("env_id", "algorithm", "preset")}
     plain = train_spec(options=said, here=not job.spec.stop.is_capped).resolved()
     if job.environment is not None:
@@ -65,7 +65,7 @@ def changed_fields(job: Job) -> list[ChangedField]:
 
 
 def different_fields(jobs: Sequence[Job]) -> list[DifferentField]:
-    """Return the fields in which jobs differ, in the order of a job's."""
+    """Return the fields in which jobs differ, in the order of a job's fields."""
     each = [configuration(job) for job in jobs]
     found = {field: [fields.get(field) for fields in each] for fields in each for field in fields}
     return [

@@ -1,4 +1,4 @@
-"""A run's return beside what it took: environment steps and dollars. Pure functions of a `Run`."""
+"""A run's returns against environment steps and dollars: pure functions of a `Run`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from nitro.runs.reading import Run
 from shared.contracts.rounds import RoundResult
 
 Measure = Literal["evaluation", "training"]
-"""Deterministic episodes apart from training, or the training episodes themselves."""
+"""Deterministic evaluation episodes, or training episodes."""
 RECENT_EPISODES = 100
-"""Training episodes whose mean is the training return, as the field's tables have it."""
+"""Training episodes in the mean that is the training return, as usual in the field."""
 FEWEST_FOR_INTERVAL = 4
-"""Seeds whose mean has an interval: that of two or three says less than the values themselves."""
+"""Fewest seeds for an interval: for two or three, the values themselves say more."""
 _RESAMPLES = 10_000
 _CONFIDENCE = 95.0
 
 
 class Interval(BaseModel):
-    """The mean of one value a seed; the fields are keys of `--json`."""
+    """The mean of one value per seed; the fields are keys of `--json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,7 +33,7 @@ class Interval(BaseModel):
     """Lower end of the 95 % bootstrap interval of the mean; the mean itself for one value."""
     high: float
     count: int
-    """Values behind it."""
+    """Number of values."""
 
     def __str__(self) -> str:
         if self.count < FEWEST_FOR_INTERVAL:
@@ -43,7 +43,7 @@ class Interval(BaseModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """Returns of a run, and what it had taken to get there; K points in order."""
+    """Returns of a run with the steps and dollars so far; K points in order."""
 
     measure: Measure
     env_steps: NDArray[np.float64]  # [K]
@@ -51,16 +51,16 @@ class Curve:
     returns: NDArray[np.float64]  # [K]
 
     def at_steps(self, steps: float) -> float:
-        """Return the return after so many environment steps, on straight lines between points."""
+        """Return the linearly interpolated return after this many environment steps."""
         return float(np.interp(steps, self.env_steps, self.returns))
 
     def at_usd(self, usd: float) -> float:
-        """Return the return after so much money, likewise."""
+        """Return the linearly interpolated return after this many dollars."""
         return float(np.interp(usd, self.cost_usd, self.returns))
 
 
 def recent_return(results: Iterable[RoundResult]) -> float | None:
-    """Return the mean of the last 100 training episodes, None before the first ended."""
+    """Return the mean of the last 100 training episodes; None before the first has ended."""
     episodes = [value for result in results for value in result.episode_returns]
     return fmean(episodes[-RECENT_EPISODES:]) if episodes else None
 
@@ -68,7 +68,7 @@ def recent_return(results: Iterable[RoundResult]) -> float | None:
 def taken(run: Run) -> tuple[list[int], list[float]]:
     """Return environment steps and dollars after 0, 1, 2, ... updates.
 
-    What the job's end cost, with the final evaluation, counts with the last update.
+    The cost of the job's end, with the final evaluation, counts with the last update.
     """
     results = [line.result for line in run.rounds if line.result]
     billed: dict[int, float] = {}
@@ -109,7 +109,7 @@ def _training_points(results: Sequence[RoundResult]) -> list[tuple[int, float]]:
 
 
 def common_measure(runs: Sequence[Run]) -> Measure:
-    """Return by what runs can be compared: evaluations where each has two, or else training."""
+    """Return the common measure of runs: evaluations if each run has two, or else training."""
     evaluated = all(sum(bool(e.returns) for _, e in run.evaluations) > 1 for run in runs)
     return "evaluation" if evaluated else "training"
 
@@ -128,7 +128,7 @@ def bootstrap(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean over seeds and both ends of its 95 % interval, each [K].
 
-    Whole seeds are drawn with replacement; equal values give equal intervals.
+    Whole seeds are resampled with replacement; equal values give equal intervals.
     """
     num = len(values)
     drawn = np.random.default_rng(0).multinomial(num, np.full(num, 1 / num), size=_RESAMPLES)

@@ -1,6 +1,6 @@
 """`nitro evaluate`: deterministic episodes with a run's policy, in this process.
 
-There is no watchdog: a person waits here, who has Ctrl-C.
+There is no watchdog: the user waits here, and can press Ctrl-C.
 """
 
 import contextlib
@@ -36,23 +36,23 @@ class EvaluationReport(BaseModel):
     job_id: str
     env_id: str
     policy_version: int
-    """Policy updates behind it."""
+    """Number of policy updates before it."""
     seed: int
     episodes: int
     mean_return: float
     std_return: float
-    """Over the episodes, not of the mean."""
+    """Standard deviation over the episodes, not of the mean."""
     min_return: float
     max_return: float
     mean_length: float
     returns: list[float]
     lengths: list[int]
     dropped_episodes: int
-    """Episodes before these in which something was not finite."""
+    """Discarded earlier episodes with a non-finite number."""
     video: str | None
-    """The film, if one was asked for."""
+    """The film, if requested."""
     differences: tuple[str, ...] = ()
-    """Variables that the simulator finds here with another value than in training."""
+    """Simulator variables whose values differ from training."""
 
     def __str__(self) -> str:
         return (
@@ -72,18 +72,19 @@ def evaluate_run(
 ) -> EvaluationReport:
     """Play episodes with the policy of one of a run's checkpoints.
 
-    Equal seeds give equal episodes, none of which a job of that seed evaluated itself by.
+    Equal seeds give equal episodes. They differ from the evaluation episodes of a job with that
+    seed.
 
     Args:
-        folder: The run's.
-        episodes: How many.
-        seed: Decides them all.
+        folder: The run's folder.
+        episodes: Number of episodes.
+        seed: Determines all episodes.
         video: Whether to film the episodes into the run's `videos/`.
-        checkpoint: Which policy plays; None is the usual one.
+        checkpoint: The policy's checkpoint; None selects the default.
 
     Raises:
-        CommandError: No episode is asked for, there is no checkpoint, it is damaged, the
-            environment fails, or there can be no video.
+        CommandError: No episode is requested, the checkpoint is missing or damaged, the
+            environment fails, or a film is impossible.
     """
     if episodes < 1:
         raise CommandError(f"episodes: must be 1 or more, got {episodes}")
@@ -94,7 +95,7 @@ def evaluate_run(
 
 
 def film_run(folder: Path) -> Path:
-    """Film the first ten seconds of an episode of a run's usual policy as a GIF.
+    """Film the first ten seconds of an episode of a run's default policy as a GIF.
 
     Raises:
         CommandError: As for `evaluate_run`.
@@ -117,7 +118,7 @@ def _played(
         return _play(job, policy, version=version, episodes=episodes, seed=seed, video=video)
     except RolloutError as error:
         if isinstance(error.__cause__, CommandError):
-            raise error.__cause__ from error  # there can be no video
+            raise error.__cause__ from error  # a film is impossible
         raise CommandError(str(error), exit_code=EXIT_FAILED) from error
     except UnsupportedEnvironment as error:
         raise CommandError(str(error), exit_code=EXIT_FAILED) from error
@@ -171,7 +172,7 @@ def _play(
 
 @contextlib.contextmanager
 def _opened(ref: EnvironmentRef, video: Path | None) -> Iterator[Env]:
-    """Yield the environment; with a path, one that writes a video to it."""
+    """Yield the environment; with a path, record a film there."""
     if video is None:
         with contextlib.closing(make_environment(ref, raw_rewards=True)) as env:
             yield env
@@ -184,7 +185,7 @@ def _opened(ref: EnvironmentRef, video: Path | None) -> Iterator[Env]:
 
 
 def evaluation_table(report: EvaluationReport) -> Table:
-    """Lay a report out for people."""
+    """Format a report for people."""
     facts = [
         ("job", report.job_id),
         ("environment", report.env_id),

@@ -1,11 +1,11 @@
-"""`nitro export`: a run's policy as files that others can use.
+"""`nitro export`: a run's policy as files for use without Nitro.
 
-    policy.safetensors   the arrays, as the actors get them, and the bounds of the actions
-    policy.json          what they mean, and the environment they were trained for
+    policy.safetensors   the actors' arrays, and the bounds of the actions
+    policy.json          the meaning of the arrays, and the training environment
     policy.onnx          observation in, action out
 
-The ONNX file is run beside our own policy before it is left there: a file that acts differently is
-an error, not an export.
+The ONNX file's actions are compared with our own policy's before it is kept: a difference is an
+error.
 """
 
 import json
@@ -35,11 +35,11 @@ from shared.trajectory import codec
 
 _PORTABLE = Path(__file__).with_name("portable_policy.py")
 NUM_CHECKED = 256
-"""Random observations that both policies act on."""
+"""Number of random observations to compare both policies on."""
 TOLERANCE = 1e-4
-"""Largest difference of an action, relative to 1 or to the action; float32 sums differ in order."""
+"""Largest action difference, relative to max(1, action); float32 sums differ in order."""
 _NEAR_TIE = 1e-4
-"""Outputs this close together may rank either way."""
+"""Outputs closer than this may rank either way."""
 
 
 class ExportReport(BaseModel):
@@ -57,7 +57,7 @@ class ExportReport(BaseModel):
     files: tuple[str, ...]
     checked_observations: int
     largest_difference: float | None
-    """Between the actions of `policy.onnx` and our own; 0 for discrete ones, None without it."""
+    """Difference between actions of `policy.onnx` and ours; 0 if discrete, None without it."""
     no_onnx: str | None = Field(default=None, exclude=True)
     """Why there is no `policy.onnx`."""
 
@@ -66,8 +66,8 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
     """Write the policy of one of a run's checkpoints into a folder.
 
     Raises:
-        CommandError: There is no checkpoint, it is damaged, the folder cannot be written, or the
-            ONNX file does not act as the policy does.
+        CommandError: The checkpoint is missing or damaged, the folder is not writable, or the ONNX
+            file acts differently from the policy.
     """
     job, checkpoint = read_job(folder), read_checkpoint(folder, which)
     try:
@@ -86,7 +86,7 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
         missing = f"{error.name} is not installed: pip install onnx onnxruntime"
     arrays = codec.encode_raw(payload.arrays, _portable(metadata, policy.spec))
     contents = {"policy.safetensors": arrays, "policy.json": b""}
-    if policy.spec.network in ACTIVATIONS:  # others are the ONNX file alone
+    if policy.spec.network in ACTIVATIONS:  # other networks are exported only as ONNX
         contents["policy.py"] = _PORTABLE.read_bytes()
     if not missing:
         contents["policy.onnx"] = model
@@ -112,7 +112,7 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
 
 
 def _portable(metadata: Mapping[str, str], spec: PolicySpec) -> dict[str, str]:
-    """Return a policy's metadata with what `policy.py` cannot tell from the network's name."""
+    """Return a policy's metadata, with details that `policy.py` cannot derive from the name."""
     first = spec.blocks[0]
     if isinstance(first, Parts):
         images = [
@@ -147,7 +147,7 @@ def _check_fit(policy: NumpyPolicy, environment: EnvironmentSpec) -> None:
 
 
 def _onnx_file(payload: codec.Payload, environment: EnvironmentSpec) -> bytes:
-    from nitro.runs.onnx_graph import policy_graph  # with the package onnx
+    from nitro.runs.onnx_graph import policy_graph  # needs the package onnx
 
     model: bytes = policy_graph(
         payload.arrays,
@@ -161,10 +161,10 @@ def _onnx_file(payload: codec.Payload, environment: EnvironmentSpec) -> bytes:
 def _largest_difference(
     model: bytes, policy: NumpyPolicy, environment: EnvironmentSpec, observation: NDArray[Any]
 ) -> float:
-    """Return how far the two policies' actions lie apart at most.
+    """Return the largest difference between the two policies' actions.
 
     Raises:
-        CommandError: Too far.
+        CommandError: The difference is too large.
     """
     import onnxruntime
 
@@ -189,7 +189,7 @@ def _largest_difference(
 
 
 def _observations(arrays: Mapping[str, codec.Array], environment: EnvironmentSpec) -> NDArray[Any]:
-    """Return random observations # [256, *obs], spread as those that the policy was trained on."""
+    """Return random observations # [256, *obs], with the spread of the training observations."""
     rng, spec = np.random.default_rng(0), environment.observation
     shape = (NUM_CHECKED, *spec.shape)
     z: NDArray[Any]
@@ -209,7 +209,7 @@ def _observations(arrays: Mapping[str, codec.Array], environment: EnvironmentSpe
 
 
 def _state(policy: NumpyPolicy, num_rows: int) -> NDArray[np.float32]:
-    """Return random recurrent states # [N, S], as large as such states become."""
+    """Return random recurrent states # [N, S] of realistic size."""
     shape = policy.new_state(num_rows).shape
     return np.random.default_rng(1).uniform(-1.0, 1.0, shape).astype(np.float32)
 
@@ -217,7 +217,7 @@ def _state(policy: NumpyPolicy, num_rows: int) -> NDArray[np.float32]:
 def _clear(
     policy: NumpyPolicy, observation: NDArray[Any], state: NDArray[np.float32]
 ) -> NDArray[np.bool_]:
-    """Return where no choice is a near tie # [N]."""
+    """Return the rows without near ties # [N]."""
     outputs = policy.outputs(observation, state)
     choices = policy.distribution.num_choices
     sizes = choices if isinstance(choices, tuple) else (outputs.shape[1],)

@@ -1,4 +1,4 @@
-"""The folder of a run that has ended, once its learner has completed it."""
+"""The folder of an ended run, once its learner has completed it."""
 
 import contextlib
 from pathlib import Path
@@ -8,12 +8,12 @@ from nitro.errors import CommandError
 from nitro.runs.reading import read_job
 
 _LAST_WORD_S = 10.0
-"""How long after a job's end its learner may take to complete the run's folder."""
+"""Time for a learner to complete the run's folder after the job's end."""
 _LOOK_S = 0.05
 
 
 def finished_folder(folder: Path) -> Path | None:
-    """Return the run's folder once the learner has written its last word there, if it is here."""
+    """Wait until the learner has completed the run's folder; return it; None if not here."""
     deadline = monotonic() + _LAST_WORD_S
     while folder.is_dir() and monotonic() < deadline:
         with contextlib.suppress(CommandError):

@@ -1,4 +1,4 @@
-"""`nitro runs list`: one line a run, newest first."""
+"""`nitro runs list`: one line per run, newest first."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from nitro.tables import columns_table
 from shared.contracts.jobs import Job, JobStatus
 
 RunState = Literal["finished", "stopped", "failed", "unfinished"]
-"""`unfinished`: it is running, waits, or was cut short by the end of its system."""
+"""`unfinished`: it is running, waits, or was interrupted by the end of its system."""
 _ENDED: dict[JobStatus, RunState] = {
     "succeeded": "finished",
     "stopped": "stopped",
@@ -32,9 +32,9 @@ class RunRow(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    """Its folder's, which is its job's id."""
+    """Name of its folder, which is the job's id."""
     label: str | None
-    """Its job's `--name`."""
+    """The job's `--name`."""
     tags: tuple[str, ...]
     folder: str
     state: RunState
@@ -43,31 +43,31 @@ class RunRow(BaseModel):
     preset: str
     seed: int
     rounds: int
-    """Policy updates made."""
+    """Number of policy updates."""
     max_rounds: int
     env_steps: int
     ending_steps: int | None
-    """Environment steps that end it long before its rounds; None if its rounds end it."""
+    """Environment steps that end it before its rounds do; None if its rounds end it."""
     final_return: float | None
     """Mean of the latest evaluation; None without any."""
     best_return: float | None
     cost_usd: float
-    """Projected, as on AWS."""
+    """Projected cost on AWS."""
     created_at: float
     """Unix seconds, like every `_at` field."""
     finished_at: float | None
 
 
 def state_of(job: Job) -> RunState:
-    """Return how a run's folder says it ended."""
+    """Return a run's state by its folder."""
     return _ENDED.get(job.status, "unfinished")
 
 
 def check_state(state: str | None) -> RunState | None:
-    """Return how runs that are wanted ended.
+    """Return a validated state.
 
     Raises:
-        CommandError: There is no such end.
+        CommandError: There is no such state.
     """
     try:
         return TypeAdapter(RunState | None).validate_python(state)
@@ -84,14 +84,14 @@ def list_runs(
     tags: Sequence[str] = (),
     text: str | None = None,
 ) -> list[RunRow]:
-    """Return the runs of a folder, newest first; damaged ones are named on stderr and left out.
+    """Return the runs of a folder, newest first; damaged runs are only reported on stderr.
 
     Args:
         runs_dir: Folder of the runs.
-        env: Only those whose environment's name contains this, in capitals or not.
-        state: Only those that ended like this.
-        tags: Only those that have all of these.
-        text: Only those with this in their name, id, folder, environment or a tag.
+        env: Only runs whose environment's name contains this, ignoring case.
+        state: Only runs with this state.
+        tags: Only runs with all of these tags.
+        text: Only runs with this text in their name, id, folder, environment or a tag.
     """
     rows = []
     for folder, job in readable_jobs(runs_dir):
@@ -112,10 +112,10 @@ def list_runs(
 def run_row(folder: Path, job: Job) -> RunRow:
     """Return a run's line.
 
-    The job file of a run that has ended says it all. That of any other is of its start.
+    The job file of an ended run has all results. The job file of any other run is from its start.
 
     Raises:
-        CommandError: The rounds or the bill of a run that has not ended are damaged.
+        CommandError: The rounds or the bill of an unfinished run are damaged.
     """
     rounds, env_steps, cost_usd = job.progress.rounds, job.progress.env_steps, job.spent_usd
     last, best = job.progress.last_return, job.progress.best_return
@@ -154,7 +154,7 @@ def _said(heading: str, cells: Sequence[str]) -> dict[str, Sequence[str]]:
 
 
 def runs_table(rows: Sequence[RunRow], *, runs_dir: Path, width: int) -> Table:
-    """Lay runs out for people; where the columns do not all fit, the last ones are left out."""
+    """Format runs for people; columns that do not fit are left out from the last."""
     now = time.time()
     columns: dict[str, Sequence[str]] = {
         "run": [str(Path(row.folder).relative_to(runs_dir)) for row in rows],
@@ -178,7 +178,7 @@ def runs_table(rows: Sequence[RunRow], *, runs_dir: Path, width: int) -> Table:
 
 
 def age(seconds: float) -> str:
-    """Format how long ago something was: `now`, `3 min`, `2 h`, `5 d`."""
+    """Format an age: `now`, `3 min`, `2 h`, `5 d`."""
     for span, unit in _SPANS:
         if seconds >= span:
             return f"{int(seconds // span)} {unit}"

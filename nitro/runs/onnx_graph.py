@@ -1,8 +1,8 @@
-"""A policy as an ONNX graph: from an observation to the action that the environment takes.
+"""A policy as an ONNX graph, from an observation to the environment's action.
 
-Everything an actor does is inside: normalisation, network, the most likely action, and its mapping
-to the environment's bounds. The blocks are those of `shared.policy.blocks`.
-`torch.onnx` would need torch, onnxscript and the whole policy once more as a torch module.
+It contains an actor's whole computation: normalisation, network, the most likely action, and its
+mapping to the environment's bounds. The blocks are those of `shared.policy.blocks`. `torch.onnx`
+would need torch, onnxscript and a second definition of the policy as a torch module.
 
 Legend: `N` observations at a time; `S` numbers of a recurrent state.
 """
@@ -43,11 +43,11 @@ from shared.policy.spec import GRAPH, PolicySpec
 
 INPUT, OUTPUT = "observation", "action"
 STATE, NEXT_STATE = "state", "next_state"
-"""Of recurrent policies: what they remember, before and after the observation."""
+"""State of recurrent policies before and after the observation."""
 _OPSET = 17
 _ACTIVATIONS: dict[Activation, str] = {"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}
 _IR_VERSION = 9
-"""With that operator set, what runtimes since 2023 read."""
+"""IR version of that operator set, which runtimes since 2023 support."""
 
 Arrays = Mapping[str, NDArray[np.generic]]
 _Parameters = tuple[NDArray[np.generic], NDArray[np.generic]]
@@ -63,17 +63,17 @@ def policy_graph(
 ) -> onnx.ModelProto:
     """Return the graph of a policy.
 
-    Its input `observation` is [N, *obs] in the type of the environment's observations. Its output
-    `action` is what `env.step` takes: [N, A] float32 within the bounds, [N] int64 of a discrete
-    action, or [N, A] int64 of several. The model's metadata says the same, with the numbers.
-    A recurrent policy has an input `state` and an output `next_state` besides, both [N, S] float32:
-    zeros where an episode begins, and then what the last call returned.
+    Its input `observation` is [N, *obs] with the type of the environment's observations. Its output
+    `action` fits `env.step`: [N, A] float32 within the bounds, [N] int64 for a discrete action, or
+    [N, A] int64 for several. The model's metadata has the actual shapes. A recurrent policy also
+    has an input `state` and an output `next_state`, both [N, S] float32: zeros at the start of an
+    episode, then the last call's output.
 
     Args:
-        arrays: The policy's, as it was published; `load_policy` has accepted them.
-        metadata: The same.
-        observation: What the environment shows.
-        action: What it takes.
+        arrays: The published policy's arrays, accepted by `load_policy`.
+        metadata: Its metadata.
+        observation: Form of the environment's observations.
+        action: Form of its actions.
     """
     spec = PolicySpec.read(metadata, {name: array.shape for name, array in arrays.items()})
     graph = _Graph()
@@ -105,14 +105,14 @@ def policy_graph(
 
 
 class _Graph:
-    """Nodes and constants, as they are added."""
+    """The nodes and constants so far."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
     def seen(self, arrays: Arrays, spec: PolicySpec) -> str:
-        """Add what happens to an observation before the network; return its name."""
+        """Add the preprocessing of observations; return the name of its output."""
         if spec.observation_clip is None:
             return INPUT
         bound = np.float32(spec.observation_clip)
@@ -136,7 +136,7 @@ class _Graph:
         return self._blocks(seen, spec.blocks, parameters)
 
     def _blocks(self, seen: str, blocks: Sequence[Block], parameters: Iterator[_Parameters]) -> str:
-        """Add blocks in their order; return the name of what the last one gives."""
+        """Add blocks in order; return the name of the last one's output."""
         values = seen
         for block in blocks:
             if isinstance(block, Pixels):
@@ -163,7 +163,7 @@ class _Graph:
         return block.nodes(self._node, *parameters, values)
 
     def _parts(self, values: str, block: Parts, parameters: Iterator[_Parameters]) -> str:
-        """Add the networks of images; return the name of what they give beside the numbers."""
+        """Add the networks of images; return the name of their outputs joined with the numbers."""
         present = [size for size in block.sizes if size]
         parts = self._split(values, present)
         features = []
@@ -174,7 +174,7 @@ class _Graph:
         return self._node("Concat", *features, *numbers, axis=1)
 
     def with_mask(self, outputs: str, spec: PolicySpec) -> str:
-        """Lower the logits of actions that the end of the observation forbids."""
+        """Lower the logits of actions that the mask at the observation's end forbids."""
         size = spec.observation_shape[0]
         ends = (np.array([n], np.int64) for n in (size - spec.head.num_outputs, size, 1))
         mask = self._node("Slice", INPUT, *map(self._constant, ends))
@@ -216,14 +216,14 @@ class _Graph:
         return self._node("Add", new, moved, name=NEXT_STATE)
 
     def _split(self, values: str, sizes: Sequence[int]) -> list[str]:
-        """Add a split of values into parts of these widths; return their names."""
+        """Add a split of values into parts of these widths; return the parts' names."""
         parts = [f"part{len(self.nodes)}_{i}" for i in range(len(sizes))]
         given = [values, self._constant(np.array(sizes, np.int64))]
         self.nodes.append(helper.make_node("Split", given, parts, axis=1))
         return parts
 
     def _inserted(self, values: str, graph: bytes) -> str:
-        """Add a whole network that is none of ours."""
+        """Add a custom network's graph."""
         model = onnx.compose.add_prefix(onnx.load_model_from_string(graph), "own/")
         cast = helper.make_node("Cast", [values], [f"own/{NETWORK_INPUT}"], to=TensorProto.FLOAT)
         self.nodes += [cast, *model.graph.node]
@@ -247,7 +247,7 @@ class _Graph:
         return self._node("Div", centred, deviation)
 
     def act(self, outputs: str, spec: PolicySpec, action: ActionSpec) -> None:
-        """Add what makes the environment's action of the outputs."""
+        """Add the mapping from outputs to the environment's action."""
         if isinstance(action, ContinuousActionSpec):
             self._act_within_bounds(outputs, spec, action)
         elif isinstance(action, DiscreteActionSpec):
@@ -315,7 +315,7 @@ def _starts(action: MultiDiscreteActionSpec) -> NDArray[np.int64]:
 
 
 def _taken(action: ActionSpec) -> str:
-    """Return what the graph's output is, for whoever has nothing but the file."""
+    """Describe the graph's output, for users with only the file."""
     if isinstance(action, ContinuousActionSpec):
         low, high = list(action.low), list(action.high)
         return f"what env.step takes: float32 [N, {len(low)}], from {low} to {high}"

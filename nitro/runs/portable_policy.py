@@ -1,13 +1,13 @@
-"""A policy that `nitro export` wrote, for wherever Python and NumPy are.
+"""A policy from `nitro export`, for any Python with NumPy.
 
-This file needs nothing else of Nitro. Copy it with `policy.safetensors`, and write:
+This file needs no other part of Nitro. Copy it with `policy.safetensors`, and write:
 
     from policy import Policy
 
     policy = Policy("policy.safetensors")
     action = policy.act(observation)
 
-A recurrent policy remembers: call `policy.reset()` where an episode begins.
+A recurrent policy has a state: call `policy.reset()` at the start of an episode.
 
 `python policy.py policy.safetensors` acts on one observation of zeros.
 """
@@ -32,7 +32,7 @@ _ACTIVATIONS: dict[str, Any] = {
 
 
 class Policy:
-    """Returns the most likely actions, as `env.step` takes them."""
+    """Returns the most likely actions, in the form for `env.step`."""
 
     def __init__(self, path: str | Path) -> None:
         """Read the file `policy.safetensors`."""
@@ -55,7 +55,7 @@ class Policy:
         self._state: Any = None
 
     def reset(self) -> None:
-        """Forget the observations so far: an episode begins."""
+        """Reset the recurrent state at the start of an episode."""
         self._state = None
 
     def act(self, observation: Any) -> Any:
@@ -84,12 +84,12 @@ class Policy:
                     centred = values - values.mean(axis=1, keepdims=True)
                     values = centred / np.sqrt(centred.var(axis=1, keepdims=True) + 1e-5)
                 values = _ACTIVATIONS[self._said["activation"]](values)
-        if self._said.get("mask") == "yes":  # actions that are not allowed are never chosen
+        if self._said.get("mask") == "yes":  # forbidden actions are never chosen
             values = values + (observation[:, -values.shape[1] :] - 1) * 1e9
         return values
 
     def _seen(self, values: Any) -> Any:
-        """Return what the network sees of observations."""
+        """Return the network's input for observations."""
         if self._convolutions:
             return values / _MAX_PIXEL
         if "observation_mean" not in self._arrays:
@@ -100,7 +100,7 @@ class Policy:
         return np.concatenate((values[:, :pixels], numbers), axis=1)
 
     def _looked_at(self, values: Any) -> Any:
-        """Return what the networks of images give beside other numbers, and how many layers did."""
+        """Return image networks' outputs joined with other numbers, and their number of layers."""
         features, number = [], 0
         for image in self._images:
             size = math.prod(image["shape"])
@@ -117,7 +117,7 @@ class Policy:
         return np.concatenate((*features, values), axis=1) if features else values, number
 
     def _recalled(self, values: Any, weight: Any, bias: Any) -> Any:
-        """Return the outputs of the recurrent cells, whose state moves on."""
+        """Return the outputs of the recurrent cells, and update their state."""
         is_lstm = self._said["recurrent"] == "lstm"
         units = len(bias) // (4 if is_lstm else 3)
         if self._state is None:
@@ -151,7 +151,7 @@ class Policy:
         if self._said["distribution"] == "squashed_gaussian":
             action = np.tanh(action)
         if self._said.get("action_mapping", "rescale") == "rescale":
-            # Halved before they are subtracted: they may be as far apart as float32 goes.
+            # Halved before the subtraction: the bounds may be as far apart as float32 allows.
             action = action * (high / 2 - low / 2) + (high / 2 + low / 2)
         return np.clip(action, low, high).astype(np.float32)
 

@@ -25,7 +25,7 @@ _MOST_NAMED = 5
 
 
 def training_return(line: RoundLine) -> float | None:
-    """Return the mean return of the training episodes that ended in a round, None without any."""
+    """Return the mean return of the training episodes that ended in a round; None without any."""
     returns = line.result.episode_returns if line.result else ()
     return fmean(returns) if returns else None
 
@@ -37,22 +37,21 @@ class Run:
     folder: Path
     job: Job
     rounds: tuple[RoundLine, ...]
-    """In order, each round once."""
+    """Rounds in order, each once."""
     ledger: tuple[LedgerLine, ...]
 
     @property
     def evaluations(self) -> list[tuple[int, EvaluationResult]]:
-        """Evaluations in order, each with the number of rounds that its policy had learned from."""
+        """Evaluations in order, each with its policy's number of learned rounds."""
         behind = self.job.spec.rounds_behind
         return [
             (behind(line.plan.round), line.evaluation) for line in self.rounds if line.evaluation
         ]
 
     def update(self, round_index: int) -> int:
-        """Return a round's position among the updates: its number, or after all of them at the end.
+        """Return a round's position among the updates: its number, but at most the last position.
 
-        Where rounds overlap, several only end the job: their numbers are higher than there are
-        updates.
+        With overlap, the last rounds only end the job: their numbers exceed the number of updates.
         """
         last = self.rounds[-1].plan if self.rounds else None
         if last is not None and last.stop is not None:
@@ -61,29 +60,29 @@ class Run:
 
     @property
     def stop(self) -> str:
-        """Why the run ended, or its status while it has not."""
+        """Why the run ended, or its status until then."""
         planned = self.rounds[-1].plan.stop if self.rounds else None
         return planned or self.job.stop_reason or self.job.status
 
 
 def find_run(run: str, runs_dir: Path, option: str = "RUN") -> Path:
-    """Return the folder of a run named by path or job id, or by how either begins.
+    """Return the folder of a run, named by path or job id, or by a prefix of either.
 
     Args:
         run: Its name.
-        runs_dir: Where runs lie that are named by their job id.
-        option: What it was given as, for messages.
+        runs_dir: Folder of runs that are named by job id.
+        option: The option's name, for messages.
 
     Raises:
-        CommandError: There is no such run, or several begin like this; lists them.
+        CommandError: There is no such run, or the prefix is ambiguous; lists the candidates.
     """
     for folder in (Path(run), runs_dir / run):
-        with contextlib.suppress(OSError):  # longer than any name, or closed to us
+        with contextlib.suppress(OSError):  # the name is too long, or access is denied
             if (folder / JOB_FILE).is_file():
                 return folder
     begun = Path(run)
     within = runs_dir if begun.parent == Path() else begun.parent
-    # Of a path its own folder alone: below it may be a whole disk.
+    # For a path, search only its own folder: a whole disk may be below it.
     folders = run_folders(within) if within == runs_dir else _inside(within)
     known = [path / JOB_FILE for path in folders if (path / JOB_FILE).is_file()]
     newest = [file.parent for file in sorted(known, key=_changed_at, reverse=True)]
@@ -106,7 +105,7 @@ def _inside(folder: Path) -> list[Path]:
 def _changed_at(file: Path) -> float:
     try:
         return file.stat().st_mtime
-    except OSError:  # it went meanwhile
+    except OSError:  # removed meanwhile
         return 0.0
 
 
@@ -128,10 +127,10 @@ def is_here(run: str, runs_dir: Path) -> bool:
 
 
 def find_runs(runs: Sequence[str], runs_dir: Path) -> list[Path]:
-    """Return the folders of several runs, as `find_run` does.
+    """Return the folders of several runs, like `find_run`.
 
     Raises:
-        CommandError: One is not there, or is named twice.
+        CommandError: A run is missing, or is named twice.
     """
     folders = [find_run(run, runs_dir) for run in runs]
     for index, folder in enumerate(folders):
@@ -141,9 +140,9 @@ def find_runs(runs: Sequence[str], runs_dir: Path) -> list[Path]:
 
 
 def run_folders(runs_dir: Path) -> Iterator[Path]:
-    """Yield the folders of runs in a folder and in its sub-folders; hidden ones are left out."""
+    """Yield the folders of runs in a folder and its sub-folders, except for hidden ones."""
     for folder, inside, files in os.walk(runs_dir):
-        # One without its job file is damaged, and still a run.
+        # A folder without its job file is a damaged run.
         if {JOB_FILE, ROUNDS_FILE} & {*files}:
             inside.clear()
             yield Path(folder)
@@ -152,7 +151,7 @@ def run_folders(runs_dir: Path) -> Iterator[Path]:
 
 
 def readable_jobs(runs_dir: Path) -> list[tuple[Path, Job]]:
-    """Return every run's folder and job, newest first; those that cannot be read go to stderr."""
+    """Return every run's folder and job, newest first; unreadable runs are reported on stderr."""
     found: list[tuple[Path, Job]] = []
     for folder in run_folders(runs_dir):
         try:
@@ -165,11 +164,11 @@ def readable_jobs(runs_dir: Path) -> list[tuple[Path, Job]]:
 def read_run(folder: Path) -> Run:
     """Read a run's folder.
 
-    A half-written last line, as a killed learner leaves one, is passed over. A round that was
-    repeated after a resume counts once, as it was last written; its actors were paid twice.
+    An incomplete last line, left by a killed learner, is ignored. A round that was repeated after a
+    resume counts once, as it was last written; its actors were paid twice.
 
     Raises:
-        CommandError: The folder is no run, or a file in it is damaged; names file and line.
+        CommandError: The folder is not a run, or a file in it is damaged; names file and line.
     """
     rounds = {line.plan.round: line for line in _lines(folder / ROUNDS_FILE, RoundLine)}
     return Run(
@@ -181,32 +180,32 @@ def read_run(folder: Path) -> Run:
 
 
 def read_job(folder: Path) -> Job:
-    """Read what a run was asked to do.
+    """Read a run's job.
 
     Raises:
-        CommandError: The folder is no run, or its job file is damaged.
+        CommandError: The folder is not a run, or its job file is damaged.
     """
     return _read(folder / JOB_FILE, Job)
 
 
 def read_cost(folder: Path) -> JobCost | None:
-    """Read what a run came to, without its ledger; None where its learner wrote nothing yet.
+    """Read a run's cost, without its ledger; None if its learner has not written it.
 
     Raises:
-        CommandError: Its bill is damaged.
+        CommandError: The bill is damaged.
     """
     path = folder / COST_FILE
     return _read(path, JobCost) if path.exists() else None
 
 
 class RunFolders:
-    """The read-only part of `nitro.client.client.NitroClient`, over a folder of runs."""
+    """The read-only part of `nitro.client.client.NitroClient`, for a folder of runs."""
 
     def __init__(self, runs_dir: Path) -> None:
         self._runs_dir = runs_dir
 
     def every_job(self, *, status: JobStatus | None = None) -> Iterator[JobSummary]:
-        """Yield all jobs in short, newest first; those that cannot be read go to stderr."""
+        """Yield summaries of all jobs, newest first; unreadable ones are reported on stderr."""
         jobs = (JobSummary.of(job) for _, job in readable_jobs(self._runs_dir))
         yield from (job for job in jobs if status in (None, job.status))
 
@@ -219,7 +218,7 @@ class RunFolders:
         return read_job(find_run(job_id, self._runs_dir))
 
     def cost(self, job_id: str) -> JobCost | None:
-        """Return a job's bill; None where its learner was ended before it wrote one.
+        """Return a job's bill; None if its learner ended before it wrote one.
 
         Raises:
             CommandError: There is no such run, or its bill is damaged.
@@ -252,7 +251,7 @@ def _lines(path: Path, kind: type[M]) -> Iterator[M]:
         try:
             yield kind.read(text)
         except ValidationError as error:
-            if number == len(texts):  # the last piece has no newline after it
+            if number == len(texts):  # the last piece has no final newline
                 return
             raise CommandError(f"{path}, line {number}: {_first(error)}") from error
 
@@ -264,7 +263,7 @@ def _first(error: ValidationError) -> str:
 
 
 def series(run: Run, value: Callable[[RoundLine], float | None]) -> tuple[list[int], list[float]]:
-    """Return updates and values where there is one."""
+    """Return updates and values, without missing values."""
     pairs = [
         (run.update(line.plan.round), found)
         for line in run.rounds

@@ -1,4 +1,4 @@
-"""`nitro runs show`: everything a run's folder says, as one table."""
+"""`nitro runs show`: the contents of a run's folder as one table."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
 
 
 class EvaluationPoint(BaseModel):
-    """One evaluation, and what it had taken to get there; the fields are keys of `--json`."""
+    """One evaluation, with the steps and dollars so far; the fields are keys of `--json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,7 +38,7 @@ class EvaluationPoint(BaseModel):
 
 
 class RunFile(BaseModel):
-    """A file of the run's folder, or a folder in it as a whole; the fields are keys of `--json`."""
+    """A file of the run's folder, or a whole sub-folder; the fields are keys of `--json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,22 +48,22 @@ class RunFile(BaseModel):
 
 
 class RunReport(RunRow):
-    """One run; the fields are the keys of `--json`, beside those of `nitro runs list`."""
+    """One run; the fields are the keys of `--json`, in addition to those of `nitro runs list`."""
 
     stop_reason: str | None
     error: str | None
     changed: list[ChangedField]
-    """Fields that are not as `nitro train` has them by default."""
+    """Fields that differ from the defaults of `nitro train`."""
     training_return: float | None
     """Mean of the last 100 training episodes."""
     training_episodes: int
     evaluations: list[EvaluationPoint]
     rounds_s: float
-    """Seconds of all rounds here, each counted once."""
+    """Seconds of all rounds on this machine, each counted once."""
     time_s: dict[str, float]
-    """Seconds by part of a round; what is missing to `rounds_s` is small change."""
+    """Seconds by part of a round; the small rest of `rounds_s` belongs to no part."""
     projected_wall_s: float | None
-    """Seconds on AWS; None where no bill was summed up yet."""
+    """Projected seconds on AWS; None without a complete bill."""
     cost_by_item: dict[str, float]
     contents: list[RunFile]
 
@@ -78,7 +78,7 @@ def run_report(folder: Path) -> RunReport:
 
 
 def report_of(run: Run) -> RunReport:
-    """Report on a run that is read already.
+    """Report on a loaded run.
 
     Raises:
         CommandError: A file of the folder is damaged; names it.
@@ -111,7 +111,7 @@ def report_of(run: Run) -> RunReport:
 
 
 def report_table(report: RunReport) -> Table:
-    """Lay a run out for people."""
+    """Format a run for people."""
     by_rounds = report.ending_steps is None
     steps_per_s = report.env_steps / report.rounds_s if report.rounds_s else 0.0
     facts = [
@@ -157,7 +157,7 @@ def _changed(fields: Sequence[ChangedField]) -> Iterator[tuple[str, str]]:
 
 
 def shown(value: object) -> str:
-    """Format a field's value as `--set` takes it."""
+    """Format a field's value as for `--set`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

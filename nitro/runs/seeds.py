@@ -16,7 +16,7 @@ _NUMBERS = frozenset({"seed", "rounds", "steps", "final", "best", "training", "t
 
 
 class SeedSummary(Summary):
-    """One seed; the fields are those of `nitro train --json`, and two more."""
+    """One seed, with the fields of `nitro train --json` and two more."""
 
     seed: int
     training_return: float | None
@@ -32,19 +32,19 @@ class SeedsSummary(BaseModel):
     algorithm: str
     preset: str
     seeds: list[SeedSummary]
-    """In the order they were named."""
+    """In the order of the command line."""
     final_return: Interval | None
-    """Over the seeds that have one: each one's last evaluation."""
+    """Of the last evaluations, over seeds with an evaluation."""
     best_return: Interval | None
     training_return: Interval | None
     cost_usd: float
-    """Of all seeds together, as projected to AWS."""
+    """Projected cost on AWS of all seeds."""
 
 
 def sum_up(
     seeds: Sequence[SeedSummary], *, env_id: str, algorithm: str, preset: str
 ) -> SeedsSummary:
-    """Sum seeds of one job up."""
+    """Summarise seeds of one job."""
     return SeedsSummary(
         env_id=env_id,
         algorithm=algorithm,
@@ -63,12 +63,12 @@ def _over(values: Sequence[float | None]) -> Interval | None:
 
 
 def seeds_table(summary: SeedsSummary, *, picture: Path | None, width: int) -> RenderableType:
-    """Lay seeds out for people: a line each, and what they are together.
+    """Format seeds for people: a line per seed, and their summary.
 
     Args:
-        summary: What to tell.
-        picture: Where the picture of all seeds lies.
-        width: Characters of a line.
+        summary: The seeds' results.
+        picture: Path of the picture of all seeds.
+        width: Characters per line.
     """
     seeds = summary.seeds
     columns: dict[str, Sequence[str]] = {

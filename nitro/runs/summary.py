@@ -19,7 +19,7 @@ from shared.contracts.rounds import RoundRecord
 
 _BROKEN = "were dropped and sampled again: an observation or a reward was not finite"
 _NO_EVALUATION = "evaluation left out"
-"""In the reasons of a plan."""
+"""Part of a plan's reasons."""
 _LEFT_OUT = "evaluations were skipped for lack of budget: raise --budget-usd"
 _ANEW = "should have continued but started over: see the actors' logs"
 _OTHERS = "were repeated and gave other observations: the environment is not deterministic"
@@ -49,29 +49,29 @@ class Summary(BaseModel):
     status: JobStatus
     stop_reason: StopReason | None
     stop_explanation: str | None
-    """The stop reason in words, as the last plan has it; None if the job ended without a plan."""
+    """The stop reason in words, from the last plan; None if the job ended without a plan."""
     rounds: int
     env_steps: int
     first_return: float | None
-    """Mean of the first evaluation; None if the job evaluates nothing."""
+    """Mean of the first evaluation; None without evaluations."""
     final_return: float | None
     best_return: float | None
     wall_s: float
-    """What its rounds took, each counted once: without the time between a stop and a resume, the
+    """Time of its rounds, each counted once: without the time between a stop and a resume, the
     system's start and the final evaluation."""
     projected: Projection
     serverful: list[OnServers]
     best_server: OnServers | None = None
-    """On one server that learns and acts, of the size that costs least, its boot included."""
+    """On one server that learns and acts, with the cheapest size, including its boot."""
     actors_per_round: list[int]
     dropped_episodes: int = 0
-    """Training episodes in which something was not finite; they were sampled again."""
+    """Training episodes with a non-finite number; they were sampled again."""
     left_out_evaluations: int = 0
-    """Evaluations that the budget did not allow."""
+    """Evaluations skipped for the budget."""
     begun_anew: int = 0
-    """Training episodes that were to go on, and began with a reset instead."""
+    """Training episodes that began with a reset in place of a continuation."""
     lost_replays: int = 0
-    """Those of them whose repeated actions gave another episode."""
+    """Of these, the episodes whose repeated actions gave a different episode."""
     run_dir: str | None
     """Run folder, if it is on this machine."""
 
@@ -125,7 +125,7 @@ def _on_one(server: ServerfulCost | None) -> OnServers | None:
 
 
 def _explanation(job: Job, records: Sequence[RoundRecord]) -> str | None:
-    """Return what the last plan says about the job's end, unless something else ended it."""
+    """Return the last plan's explanation of the job's end, unless the end has another cause."""
     last = records[-1].plan if records else None
     return last.reason if last and last.stop and last.stop == job.stop_reason else None
 
@@ -139,15 +139,15 @@ def summary_table(
     expected: Path | None = None,
     logs: Path | None = None,
 ) -> Table:
-    """Lay a summary out for people.
+    """Format a summary for people.
 
     Args:
-        summary: What to tell.
+        summary: The run's results.
         error: Why the job failed.
-        picture: Where the run's picture lies.
-        film: Where the film of its agent lies.
-        expected: Where the run's folder lies once there is one, if that is on this machine.
-        logs: Where the logs of actors and services lie, if that is on this machine.
+        picture: Path of the run's picture.
+        film: Path of the film of its agent.
+        expected: Future path of the run's folder, if it is on this machine.
+        logs: Folder of the logs of actors and services, if it is on this machine.
     """
     actors = summary.actors_per_round
     spread = f"{min(actors)} to {max(actors)}, mean {fmean(actors):.1f}" if actors else "–"
@@ -206,7 +206,7 @@ def _no_folder(expected: Path | None) -> str:
 def going_on(job: Job, *, wall_s: float, place: Place) -> str | None:
     """Return the command that continues a job; None for a finished job.
 
-    A job that has used a limit up is resumed with a higher one only: with as much again.
+    A job that has reached a limit resumes only with a higher one; the command adds as much again.
     """
     if job.status not in ("stopped", "failed"):
         return None
@@ -215,14 +215,14 @@ def going_on(job: Job, *, wall_s: float, place: Place) -> str | None:
     if job.stop_reason == "budget":
         option = ("--budget-usd", f"{2 * stop.budget_usd:g}")
     elif job.stop_reason == "max_wall" and stop.max_wall_s is not None:
-        # The last round may have taken it far beyond the limit.
+        # The last round may have exceeded the limit by far.
         limit_s = math.ceil(max(wall_s, stop.max_wall_s) + stop.max_wall_s)
         option = ("--max-wall-s", str(limit_s))
     return place.command("train", "--resume", job.job_id, *option)
 
 
 def more_of(job: Job) -> tuple[str, int]:
-    """Return the option and the number with which a finished job lasts twice as long."""
+    """Return the option and number that double the length of a finished job."""
     stop = job.spec.stop
     if job.stop_reason == "max_env_steps" and stop.max_env_steps is not None:
         return "--total-steps", 2 * stop.max_env_steps
@@ -230,7 +230,7 @@ def more_of(job: Job) -> tuple[str, int]:
 
 
 def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
-    """Return next commands for a finished job, with their purpose."""
+    """Return next commands for a finished job, with their purposes."""
     spec, job_id, command = job.spec, job.job_id, place.command
     commands = [(command("evaluate", job_id, "--episodes", 100), "how well it does, more exactly")]
     if job.can_go_on:
@@ -252,7 +252,7 @@ def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
 
 
 def _environment_options(spec: JobSpec) -> list[str]:
-    """Return the options that make an environment what it was in a job."""
+    """Return the options that reproduce a job's environment."""
     described = spec.environment_ref.model_dump(mode="json", exclude_defaults=True)
     return [
         word
@@ -263,7 +263,7 @@ def _environment_options(spec: JobSpec) -> list[str]:
 
 
 def step_size_decays(job: Job) -> bool:
-    """Whether a job's step size is another one in its last rounds than in its first."""
+    """Whether a job's step size changes between its first and last rounds."""
     return getattr(job.hyperparameters, "learning_rate_decay", "none") != "none"
 
 
@@ -279,7 +279,7 @@ def cost_text(usd: float, stop: StopRule) -> str:
 
 
 def progress_text(rounds: int, max_rounds: int, env_steps: int, ending_steps: int | None) -> str:
-    """Show a job's rounds, or its steps if these end it."""
+    """Show a job's rounds, or its steps if they end it."""
     if ending_steps is None:
         return f"{rounds}/{max_rounds}"
     return f"{env_steps:,}/{ending_steps:,} steps"
@@ -291,7 +291,7 @@ def number(value: float | None) -> str:
 
 
 def wait_text(wait: Wait) -> str:
-    """Show a job's reason to wait, and until when."""
+    """Show a job's reason to wait, and the end of the wait."""
     if wait.until is None:
         return wait.reason
     until = datetime.fromtimestamp(wait.until).astimezone()

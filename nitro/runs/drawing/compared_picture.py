@@ -26,9 +26,9 @@ COMPARED = "plots/compared.png"
 
 Line = tuple[NDArray[np.float64], NDArray[np.float64]]  # x [K] ascending, y [K]
 _POINTS = 200
-"""Places along a band."""
+"""Points along a band."""
 _MOST_FIELDS = 3
-"""Fields named in a label; beyond, the run's name is the shorter."""
+"""Most fields in a label; with more, the run's name is shorter."""
 
 
 @dataclass(frozen=True, slots=True)

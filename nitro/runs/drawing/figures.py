@@ -1,4 +1,4 @@
-"""How our pictures look, and how they are written."""
+"""Style and output of our pictures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
 _ENDINGS = (".png", ".pdf", ".svg")
-"""Suffixes of pictures; matplotlib knows more, some only with further programs."""
+"""Suffixes of pictures; matplotlib has more, some only with further programs."""
 _STYLE: "dict[RcKeyType, object]" = {
     "font.size": 9.5,
     "axes.spines.top": False,
@@ -36,12 +36,12 @@ def new_figure(target: Path, *, width: float, height: float) -> Iterator[Figure]
     """Yield an empty figure; write it when the block ends.
 
     Args:
-        target: The file; its ending says of which kind.
+        target: The file; its suffix determines the format.
         width: In inches.
         height: In inches.
 
     Raises:
-        CommandError: The ending is none we write, or the file cannot be written.
+        CommandError: The suffix is not supported, or the file cannot be written.
     """
     if target.suffix.lower() not in _ENDINGS:
         raise CommandError(f"--output: {target} has to end in one of {', '.join(_ENDINGS)}")

@@ -16,7 +16,7 @@ from nitro.runs.reading import Run, series, training_return
 from shared.contracts.billing import LedgerItem
 
 PICTURE = "plots/run.png"
-"""Where a run's picture lies in its folder."""
+"""Path of the picture in a run's folder."""
 
 _BLUE, _ORANGE, _GREEN, _BLACK = "#2463a8", "#d9762b", "#3b8f5a", "#222222"
 _ITEM_COLOURS = (
@@ -34,14 +34,14 @@ _ITEM_LABELS: dict[LedgerItem, str] = {
     "cache": "cache",
     "scaler": "scaler",
 }
-"""Short enough for all of them to stand in one row."""
+"""Labels short enough for one row."""
 _INCHES = 11 / 9.2
-"""Height of a panel of height 1; a synchronous run's picture is 11 inches high."""
+"""Inches per unit of panel height; a synchronous run's picture is 11 inches high."""
 _THIN: dict[str, Any] = {"marker": ".", "ms": 4, "linewidth": 1.3}
 
 
 def draw(run: Run, path: Path | None = None) -> Path:
-    """Draw a run's picture and return where it lies (default: `plots/run.png` in its folder).
+    """Plot a run and return the picture's path (default: `plots/run.png` in its folder).
 
     Raises:
         CommandError: The run has no finished round yet, or the file cannot be written.
@@ -66,7 +66,7 @@ def draw(run: Run, path: Path | None = None) -> Path:
 
 
 def _last_update(run: Run) -> int:
-    """Return how far to the right anything is drawn."""
+    """Return the largest x value in the picture."""
     rounds = {line.plan.round for line in run.rounds} | {line.round for line in run.ledger}
     return max(map(run.update, rounds))
 
@@ -80,7 +80,7 @@ def _title(run: Run) -> str:
 
 
 def _legend(panel: Axes, *, twin: Axes | None = None, columns: int = 4) -> None:
-    """Put one legend for both axes above the panel, where it covers no data."""
+    """Place one legend for both axes above the panel, where it covers no data."""
     handles, labels = panel.get_legend_handles_labels()
     if twin is not None:
         more, names = twin.get_legend_handles_labels()
@@ -184,7 +184,7 @@ def _lag(panel: Axes, run: Run) -> None:
 
 
 def _statistic(run: Run, name: str) -> tuple[list[int], list[float]]:
-    """Return updates and one of the learner's statistics, where there is one."""
+    """Return updates and values of one of the learner's statistics, if present."""
     return series(run, lambda line: line.result.stats.get(name) if line.result else None)
 
 
@@ -204,7 +204,7 @@ def _cost(panel: Axes, run: Run) -> None:
     panel.set_ylabel("cost per round\n(0.001 USD, projected)")
     twin = _twin(panel, "cumulative (USD)", _BLACK)
     totals = [total / 1000 for total in itertools.accumulate(base)]
-    halo = [withStroke(linewidth=3.5, foreground="white")]  # to be seen on dark bars
+    halo = [withStroke(linewidth=3.5, foreground="white")]  # visible on dark bars
     twin.plot(rounds, totals, color=_BLACK, linewidth=1.6, path_effects=halo, label="cumulative")
     twin.set_ylim(bottom=0)
     _legend(panel, twin=twin, columns=7)

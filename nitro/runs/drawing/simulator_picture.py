@@ -1,11 +1,11 @@
-"""Pictures of a MuJoCo simulation without OpenGL: rays cast by the simulator itself.
+"""Pictures of a MuJoCo simulation without OpenGL, by the simulator's ray casting.
 
-A ray for each pixel tells which geom is seen, how far away and at which slope
-(`mujoco.mj_multiRay`). A ray from the light to each of these points tells what lies in shadow.
-Pixels at edges are the mean of four rays. So a picture needs no screen, graphics driver or system
-package, and is the same on every machine. Textures, tendons and sites are not drawn.
+A ray per pixel returns the visible geom, its distance and its normal (`mujoco.mj_multiRay`). A ray
+from the light to each of these points finds shadows. Pixels at edges are the mean of four rays. So
+a picture needs no screen, graphics driver or system package, and is the same on every machine.
+Textures, tendons and sites are not drawn.
 
-The camera is the environment's own, but keeps up with an agent that moves on.
+The camera is the environment's own, but follows a moving agent.
 """
 
 import copy
@@ -20,33 +20,33 @@ Floats = NDArray[np.float64]
 
 WIDTH, HEIGHT = 400, 300
 _GEOM_GROUPS = np.array([1, 1, 1, 0, 0, 0], np.uint8)
-"""Those that MuJoCo shows by default: models keep shapes meant for collisions in the others."""
+"""Geom groups that MuJoCo shows by default; models keep collision shapes in the others."""
 _SIDE, _ABOVE = -15.0, -60.0
-"""Degrees from which an agent that moves on is looked at: to see its gait, or how it winds."""
+"""Camera angles in degrees for a moving agent, to show its gait or its winding."""
 _ROOM = 4.0
-"""Distance to such an agent, in units of its radius."""
+"""Camera distance from a moving agent, in units of its radius."""
 _LIGHT = np.array([-6.0, -8.0, 14.0])
-"""Where the light is, seen from what the camera looks at, in units of its distance."""
+"""Position of the light relative to the camera's target, in units of the camera's distance."""
 _SKY_TOP, _SKY_HORIZON = np.array([0.52, 0.68, 0.86]), np.array([0.93, 0.95, 0.97])
 _FLOOR = np.array([[0.80, 0.83, 0.86], [0.70, 0.74, 0.79]])
 _NUM_EXTRA = 3
-"""Colours behind those of the geoms: two of the floor, and one for none."""
+"""Colours after the geoms': two for the floor, one for the background."""
 _AMBIENT, _SHADOW = 0.45, 0.30
-"""Light that is everywhere, and what is left of the lamp's in its shadow."""
+"""Ambient light, and the remaining share of the lamp's light in shadow."""
 _DEFAULT_RGBA = (0.5, 0.5, 0.5, 1.0)
-"""A geom of this colour has its material's."""
+"""A geom with this colour has its material's colour."""
 _EDGE = 0.04
-"""Difference of brightness between neighbours from which a pixel is at an edge."""
+"""Difference of brightness between neighbours that marks a pixel as an edge."""
 _QUARTERS = np.array([[-0.25, -0.25], [0.25, -0.25], [-0.25, 0.25], [0.25, 0.25]])
 
 
 def draws(env: object) -> TypeGuard[MujocoEnv]:
-    """Return whether an environment is a MuJoCo simulation without drawing of its own."""
+    """Return whether an environment is a MuJoCo simulation without its own renderer."""
     return isinstance(env, MujocoEnv) and type(env).render is MujocoEnv.render
 
 
 class SimulatorPicture:
-    """Draws an environment's simulation, once that has been reset, as it stands."""
+    """Draws the current state of an environment's simulation, after its first reset."""
 
     def __init__(self, env: MujocoEnv) -> None:
         renderer: Any = env.mujoco_renderer
@@ -58,13 +58,13 @@ class SimulatorPicture:
         self._colours = np.vstack([_colours(self._model), _FLOOR, _SKY_HORIZON])
         planes = self._model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
         if self._followed is not None:
-            self._model.geom_size[planes, :2] = 0  # endless, as it is for what walks on it
-        self._is_floor = np.append(planes, False)  # geom -1 is none
+            self._model.geom_size[planes, :2] = 0  # infinite, as for collisions
+        self._is_floor = np.append(planes, False)  # index -1 means no geom
         self._square = self._camera.distance / 6 if self._followed is None else 1.0
         self._tan = np.tan(np.deg2rad(self._model.vis.global_.fovy) / 2)
 
     def _look_at(self, body: int) -> None:
-        """Turn the camera to a body and what hangs on it."""
+        """Turn the camera to a body and its descendants."""
         centre, own = self._data.subtree_com[body], self._model.geom_bodyid > 0
         away = np.abs(self._data.geom_xpos[own] - centre).max(0)  # [3]
         self._camera.lookat[:] = centre
@@ -94,13 +94,13 @@ class SimulatorPicture:
         return whole.reshape(HEIGHT, WIDTH, 3)
 
     def _seen(self, eye: Floats, rays: Floats) -> Floats:
-        """Return the colours [N, 3] that rays [N, 3] of length 1 from the eye end at."""
+        """Return the colours [N, 3] at the ends of unit rays [N, 3] from the eye."""
         geoms, distances, slopes = self._cast(eye, rays)
         points = eye + distances[:, None] * rays
         floor = self._is_floor[geoms]
         squares = np.floor(points[:, 0] / self._square) + np.floor(points[:, 1] / self._square)
         surface = self._colours[np.where(floor, squares.astype(int) % 2 - _NUM_EXTRA, geoms)]
-        # Distant surfaces fade, or the squares of the floor would flicker; the sky is empty.
+        # Distant surfaces fade, because the floor's squares would flicker; the sky is empty.
         haze = floor - floor * np.exp(-((distances / (4 * self._camera.distance)) ** 2))
         haze[geoms < 0] = 1.0
         sky = np.sqrt(rays[:, 2].clip(0, 1))[:, None] * (_SKY_TOP - _SKY_HORIZON) + _SKY_HORIZON
@@ -109,7 +109,7 @@ class SimulatorPicture:
         return seen
 
     def _brightness(self, points: Floats, slopes: Floats) -> Floats:
-        """Return how much light [N] arrives at points [N, 3] of surfaces with these normals."""
+        """Return the light [N] at points [N, 3] of surfaces with these normals."""
         lamp = self._camera.lookat + _LIGHT * self._camera.distance
         ways = points - lamp
         lengths = np.sqrt(np.einsum("ij,ij->i", ways, ways))
@@ -121,7 +121,7 @@ class SimulatorPicture:
         return light
 
     def _cast(self, origin: Floats, rays: Floats) -> tuple[NDArray[np.int32], Floats, Floats]:
-        """Return what rays [N, 3] from a point meet first: geom or -1, distance and normal."""
+        """Return the first hits of rays [N, 3] from a point: geom or -1, distance and normal."""
         count = len(rays)
         geoms, distances, slopes = np.zeros(count, np.int32), np.zeros(count), np.zeros((count, 3))
         mujoco.mj_multiRay(
@@ -132,7 +132,7 @@ class SimulatorPicture:
 
 
 def _camera(model: Any, config: dict[str, Any] | None, camera_id: int) -> Any:
-    """Return the camera that an environment asks for."""
+    """Return an environment's camera."""
     camera = mujoco.MjvCamera()
     mujoco.mjv_defaultFreeCamera(model, camera)
     for name, value in (config or {}).items():
@@ -146,7 +146,7 @@ def _camera(model: Any, config: dict[str, Any] | None, camera_id: int) -> Any:
 
 
 def _moving_on(model: Any) -> int | None:
-    """Return the body that can go anywhere, None if each is held somewhere."""
+    """Return the body that moves freely; None if every body is fixed in place."""
     for joint in range(model.njnt):
         slides = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
         free = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE

@@ -1,7 +1,7 @@
-"""Films of a policy, drawn without a screen: what the agent does, and its return so far.
+"""Films of a policy, drawn without a screen: the agent's behaviour, and its return so far.
 
-MuJoCo's simulations are drawn by `simulator_picture` beside this, everything else draws itself.
-A film is an mp4 where imageio-ffmpeg is installed, and otherwise a GIF, which Pillow writes.
+`simulator_picture` draws MuJoCo simulations; other environments draw themselves. A film is an mp4
+if imageio-ffmpeg is installed, and otherwise a GIF, which Pillow writes.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ from shared.environments.building import Env, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
 
 _MAX_FPS = {".mp4": 30.0, ".gif": 20.0}
-"""More pictures per second would only take longer to draw."""
+"""Most pictures per second; more would only take longer to draw."""
 _DEFAULT_FPS = 30
 GIF_FRAMES = 200
-"""Most pictures of a GIF: ten seconds, a megabyte or two."""
+"""Most pictures in a GIF: ten seconds, a megabyte or two."""
 _WIDEST_PX = 480
-"""Wider pictures are reduced: they would be large files, and their lines have jagged edges."""
+"""Widest picture; wider ones are reduced, for smaller files and smoother lines."""
 _CAPTION_PX = 20
 _EXTRA = "pip install -e '.[local]' in a clone"
 
@@ -37,13 +37,13 @@ Writer = Generator[None, Picture, None]
 
 
 class VideoError(CommandError):
-    """There can be no film; the message says what is missing."""
+    """A film is impossible; the message names the missing part."""
 
     exit_code = EXIT_FAILED
 
 
 def video_suffix() -> str:
-    """Return the suffix of films that can be written here at any length, or else `.gif`."""
+    """Return the suffix of films without a length limit if possible here, or else `.gif`."""
     return ".mp4" if importlib.util.find_spec("imageio_ffmpeg") else ".gif"
 
 
@@ -51,26 +51,26 @@ def drawing_environment(ref: EnvironmentRef) -> Env:
     """Return an environment that can be drawn.
 
     Raises:
-        VideoError: There is one, but it cannot be drawn; names what is missing.
-        UnsupportedEnvironment: There is none.
+        VideoError: The environment cannot be drawn; names the missing part.
+        UnsupportedEnvironment: The environment cannot be built.
     """
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet on stdout
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's library would look for a screen
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame prints a greeting on stdout
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's library requires a screen
     try:
         return make_environment(ref, raw_rewards=True, render_mode="rgb_array")
     except UnsupportedEnvironment as error:
-        with contextlib.closing(make_environment(ref)):  # or the reference is wrong
+        with contextlib.closing(make_environment(ref)):  # raises if the reference is wrong
             raise VideoError(_what_is_missing(error)) from error
 
 
 @contextlib.contextmanager
 def recorded(env: Env, path: Path) -> Iterator[Env]:
-    """Yield the environment as one that films itself into an .mp4 or .gif, once that is whole.
+    """Yield the environment with recording to an .mp4 or .gif; the file appears when complete.
 
-    A GIF holds `GIF_FRAMES` pictures: with the last of them the episode is cut.
+    A GIF has at most `GIF_FRAMES` pictures; the last one ends the episode.
 
     Raises:
-        VideoError: It cannot draw, or the film cannot be written.
+        VideoError: The environment cannot be drawn, or the film cannot be written.
     """
     half = path.with_stem(f"{path.stem}.part")
     recorder = _Recorder(env, half)
@@ -81,7 +81,7 @@ def recorded(env: Env, path: Path) -> Iterator[Env]:
         half.unlink(missing_ok=True)
         raise
     recorder.end()
-    with contextlib.suppress(FileNotFoundError):  # nothing was drawn
+    with contextlib.suppress(FileNotFoundError):  # no picture was drawn
         half.replace(path)
 
 
@@ -109,7 +109,7 @@ class _Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         return started
 
     def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Step, and draw if it is time to."""
+        """Step, and draw if a picture is due."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         self._return += float(reward)
@@ -127,11 +127,11 @@ class _Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._frames_left <= 0:
             return
         self._frames_left -= 1
-        # Not before a reset: where the camera stands follows from what it sees.
+        # Not before a reset: the camera's position depends on the scene.
         self._render = self._render or _renderer(self.env)
         try:
             picture = self._render()
-        except Exception as error:  # OpenGL and pygame raise what they like
+        except Exception as error:  # OpenGL and pygame raise many kinds of errors
             raise VideoError(_what_is_missing(error)) from error
         if not (isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.shape[2] == 3):
             raise VideoError(
@@ -148,10 +148,10 @@ class _Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def _renderer(env: Env) -> Callable[[], Any]:
-    """Return what draws an environment as it stands."""
+    """Return the function that draws an environment's current state."""
     try:
         from nitro.runs.drawing.simulator_picture import SimulatorPicture, draws
-    except ImportError:  # no MuJoCo here
+    except ImportError:  # MuJoCo is not installed
         return env.render
     simulation: object = env.unwrapped
     return SimulatorPicture(simulation).draw if draws(simulation) else env.render
@@ -184,11 +184,11 @@ def _what_is_missing(error: Exception) -> str:
 def _mp4(path: Path, size: tuple[int, ...], *, fps: float) -> Writer:
     import imageio_ffmpeg
 
-    # An even number of pixels is all that the format asks for; ffmpeg is quiet but for errors.
+    # The format only requires an even number of pixels; ffmpeg prints only errors.
     writer = imageio_ffmpeg.write_frames(
         str(path), (size[1], size[0]), fps=fps, macro_block_size=2, ffmpeg_log_level="error"
     )
-    writer.send(None)  # starts it, as its documentation says
+    writer.send(None)  # starts the generator, as documented
     with contextlib.closing(writer):
         while True:
             picture = yield
@@ -201,13 +201,13 @@ def _gif(path: Path, size: tuple[int, ...], *, fps: float) -> Writer:
         while True:
             frames.append((yield))
     finally:
-        # One palette for all: colours do not flicker, and what stands still takes no room.
+        # One palette for all pictures: colours do not flicker, and still areas take no space.
         some = np.vstack(frames[:: max(1, len(frames) // 8)])
         palette = Image.fromarray(some).quantize(method=Image.Quantize.FASTOCTREE)
         images = (
             Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
             for frame in frames
         )
-        pace_ms = 10 * round(100 / fps)  # GIFs count hundredths of a second
+        pace_ms = 10 * round(100 / fps)  # GIF delays are in hundredths of a second
         first = next(images)
         first.save(path, save_all=True, append_images=images, duration=pace_ms, loop=0)
