@@ -65,7 +65,7 @@ class TrajectoryCache(FirstWins):
         """Delete one version's weights."""
         self._run("UNLINK", keys.policy(job_id, policy_version))
 
-    # --- episodes that go on ----------------------------------------------------------------
+    # --- episodes that continue -------------------------------------------------------------
 
     def publish_starts(self, job_id: str, round: int, snapshots: Sequence[bytes]) -> None:
         """Publish the snapshots that a round's actors resume, by place. One round trip.

@@ -448,7 +448,7 @@ class JobSpec(EnvironmentRef):
         """Check that a scaling policy suits this job's rounds.
 
         Raises:
-            ValueError: It does not; names the field and its value.
+            ValueError: It does not suit them; the message names the field and its value.
         """
         scaling.require_fit(
             self.actors,

@@ -148,7 +148,7 @@ class Job(Message):
 
     @property
     def continues_episodes(self) -> bool:
-        """Whether it does."""
+        """Whether an unfinished episode continues in a later round."""
         return self.episodes_go_on != "no"
 
     @property

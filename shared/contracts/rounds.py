@@ -1,8 +1,8 @@
 """Messages between Nitro's parts, all JSON.
 
-The story they tell: a user posts a `JobSpec`; a learner takes a `Lease` on the job; before every
-round it sends a `RoundRequest` and gets a `RoundPlan`; the scaler sends each actor a `RolloutTask`
-and gets an `ActorReport`. Arrays are not in messages: they go through the trajectory cache.
+A user posts a `JobSpec`. A learner takes a `Lease` on the job. Before every round it sends a
+`RoundRequest` and gets a `RoundPlan`. The scaler sends each actor a `RolloutTask` and gets an
+`ActorReport`. Messages contain no arrays, which go through the trajectory cache.
 """
 
 from statistics import fmean

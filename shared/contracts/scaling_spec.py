@@ -94,7 +94,7 @@ class Policy(Message):
             on_policy: Whether each update learns from exactly one whole round.
 
         Raises:
-            ValueError: It does not; names the field and its value.
+            ValueError: It does not suit them; the message names the field and its value.
         """
         for field, number in self.asked_for().items():
             if not actors.min <= number <= actors.max:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shared.environments.parts import MASK
 from shared.environments.spaces import num_choices
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 
 class ActionMask(gymnasium.Wrapper[Any, Any, Any, Any]):

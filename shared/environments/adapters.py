@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from shared.environments.parts import ImageBox, Part, channels_first, in_order, is_image
 from shared.environments.spaces import RowBox, checked_observation, has_parts
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 
 class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):

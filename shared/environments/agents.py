@@ -15,7 +15,7 @@ from gymnasium.spaces import Dict, Discrete, MultiDiscrete, Space, Tuple
 from shared.environments.parts import MASK
 from shared.environments.spaces import UnsupportedEnvironment, num_choices
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 _Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 
 

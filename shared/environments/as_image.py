@@ -10,7 +10,7 @@ from shared.environments import parts as all_parts
 from shared.environments.parts import ImageBox, Part
 from shared.policy.blocks import SMALLEST_SIDE
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 
 class AsImage(gymnasium.ObservationWrapper[Any, Any, Any]):

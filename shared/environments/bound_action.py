@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 
 class BoundAction(gymnasium.ActionWrapper[Any, Any, Any]):

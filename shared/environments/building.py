@@ -49,7 +49,7 @@ from shared.environments.told_errors import error_text, where_raised
 from shared.environments.variables import AT_IMPORT, noting_reads, set_variables, worth_telling
 from shared.environments.wrappers import wrapped
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 _REFUSED_KWARGS = {
     "id": "the environment is named by env_id",
@@ -186,10 +186,10 @@ def _dressed(ref: EnvironmentRef, env: Env, *, raw_rewards: bool) -> Env:
 
 
 def _refuse_changed_actions(env: Env) -> None:
-    """Refuse wrappers that change an agent's action by chance: it is worked out more than once.
+    """Refuse wrappers that change an agent's action at random: it is computed more than once.
 
     Raises:
-        UnsupportedEnvironment: There is one.
+        UnsupportedEnvironment: The environment has such a wrapper.
     """
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, ActionWrapper) and not isinstance(env, BoundAction | FlatAction):
@@ -356,7 +356,7 @@ def _versions(env: Env) -> dict[str, str]:
     if "shared.environments.atari_game" in bases:
         versions["ale-py"] = importlib.metadata.version("ale-py")
     package = kind.__module__.partition(".")[0]
-    if package not in ("gymnasium", "shared"):  # one's own, by what it was installed from
+    if package not in ("gymnasium", "shared"):  # a user's package, by its distribution
         installed = _distributions(tuple(sys.path)).get(package, ())
         versions |= {name: importlib.metadata.version(name) for name in installed}
     return versions

@@ -9,7 +9,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from gymnasium.spaces import Dict, Space
 
 from shared.environments.parts import Part, parts
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 
 class LeaveOut(gymnasium.ObservationWrapper[Any, Any, Any]):

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 LONG_SEED = 2**63 - 2**32
 """A 63-bit seed like those of actors, with room above it: an environment may count up from its

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 
 class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -214,11 +214,11 @@ class NumpyPolicy:
         return self.distribution.mode(self.outputs(observation, state))
 
     def modes(self, num_rows: int, state: Float32) -> Callable[[Float32], Action]:
-        """Return what `mode` does, for observations [N, *obs] float32 of one size, and faster.
+        """Return a faster `mode` for observations [N, *obs] float32 with a fixed N.
 
         Args:
             num_rows: N.
-            state: Recurrent states # [N, S], moved on in place by each call.
+            state: Recurrent states # [N, S], advanced in place by each call.
         """
         forward, scale = self.network.forward_pass(num_rows, state), self.observation_scale
         out = np.empty((num_rows, self.network.output_size), np.float32)

@@ -4,7 +4,7 @@ A column's leading axes follow from its name. So code that joins, slices or chec
 written once for all names.
 
 Legend: `T` steps; `B` environments side by side; `F` truncated episodes; `E` finished episodes;
-`n` samples, for what has no axis of time.
+`n` samples, for columns without a time axis.
 """
 
 from collections.abc import Callable, Mapping, Sequence

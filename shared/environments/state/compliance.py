@@ -23,7 +23,7 @@ from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import Snapshot, decode, encode, resume, snapshot_bytes
 from shared.environments.told_errors import error_text
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 _OUTCOME = ("observation", "reward", "termination", "truncation")
 _LEFT_AT_ENDS = 0.5

@@ -22,7 +22,7 @@ from shared.environments.adapters import sampled_action
 from shared.environments.rebuilt import Rebuilt
 from shared.environments.state.replay import Recorder, seed_generators
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 Watch = Callable[[], contextlib.AbstractContextManager[None]]
 
 _SEED = 2**62 + 1

@@ -24,7 +24,7 @@ from shared.environments.state.snapshot import no_state
 from shared.trajectory import codec
 from shared.trajectory.snapshots import MAX_SNAPSHOT_BYTES
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 _MAX_RAW_BYTES = 4 * 2**20
 _METADATA = {"replay": "1"}

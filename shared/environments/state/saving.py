@@ -21,7 +21,7 @@ from shared.environments.state.wrapping import WRAPPERS
 from shared.environments.told_errors import error_text
 from shared.trajectory import codec
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 _GENERATOR = "np_random"
 _PCG64 = struct.Struct("<16s16s?I")

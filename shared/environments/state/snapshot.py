@@ -25,7 +25,7 @@ from shared.environments.told_errors import error_text
 from shared.trajectory import codec
 from shared.trajectory.snapshots import MAX_SNAPSHOT_BYTES
 
-Env = gymnasium.Env[Any, Any]  # observations and actions are whatever the spaces say
+Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
 _MAX_RAW_BYTES = 4 * 2**20
 """Most bytes of a snapshot, decompressed. The largest built-in ones are Atari's, with 28 KB."""
