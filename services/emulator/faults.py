@@ -15,22 +15,22 @@ class FaultSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     seed: int = 0
-    """Seed of the dice."""
+    """Seed of the draws."""
     throttle_rate: float = Field(default=0.0, ge=0, le=1)
     """Probability in [0, 1] that an invocation is refused with 429."""
     throttle_next: int = Field(default=0, ge=0)
-    """The next n invocations are refused with 429 whatever the rate."""
+    """The next n invocations are refused with 429, regardless of the rate."""
     crash_rate: float = Field(default=0.0, ge=0, le=1)
     """Probability in [0, 1] that an invocation's environment is killed while it runs."""
     crash_next: int = Field(default=0, ge=0)
-    """The next n invocations to start lose their environment whatever the rate."""
+    """The next n invocations to start lose their environment, regardless of the rate."""
     crash_after_ms: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Time from an invocation's start to the kill; an invocation that ended earlier is spared.
     0 kills before the function sees the event."""
     start_delay_ms: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Time every accepted invocation waits before it may start (slow placement)."""
+    """Delay of every accepted invocation before it may start (slow placement)."""
     duplicate_rate: float = Field(default=0.0, ge=0, le=1)
-    """Probability in [0, 1] that an event is delivered a second time after the first."""
+    """Probability in [0, 1] that an event is delivered twice."""
     provisioning_s: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     """Shortest time provisioned concurrency stays IN_PROGRESS."""
 

@@ -56,13 +56,13 @@ class SecondFunction(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: _Name
-    """Its name; region, account, aliases and environment variables are the first one's."""
+    """Its name; region, account, aliases and environment variables are the first function's."""
     handler: str = Field(pattern=_HANDLER)
     """Handler as Lambda spells it."""
     memory_mb: int = Field(default=1769, ge=128, le=10240)
-    """Memory size it is told and billed for; not enforced."""
+    """Configured and billed memory size; not enforced."""
     timeout_s: float = Field(default=15.0, gt=0, le=900)
-    """Longest an invocation may run."""
+    """Time limit of an invocation."""
     processes: int = Field(default_factory=usable_cores, ge=1, le=1024)
     """Environments in mode `processes`, started on demand."""
     runtime_port: _Port = 0
@@ -85,21 +85,21 @@ class Settings(BaseSettings):
     port: _Port = 9000
     """Port of the Invoke API; 0 lets the system choose (see `ports_file`)."""
     runtime_host: str = "127.0.0.1"
-    """Address of the Runtime API; 0.0.0.0 when containers come to it."""
+    """Address of the Runtime API; 0.0.0.0 if containers connect to it."""
     runtime_port: _Port = 0
-    """Port of the Runtime API in mode `external`; 0 lets the system choose. In mode `processes`
-    every environment has a loopback port of its own, chosen by the system, and this is not used."""
+    """Port of the Runtime API in mode `external`; 0 lets the system choose. Unused in mode
+    `processes`, where the system chooses a loopback port for every environment."""
     token: SecretStr | None = None
     """Token of the Invoke API: letters, digits, `-` and `_`, at least 16."""
     token_file: Path | None = None
     """File that holds the token instead; read once at start."""
     auth: Literal["token", "disabled"] = "token"
-    """`disabled` lets in everybody who reaches the port."""
+    """`disabled` admits everyone who reaches the port."""
     hosts: tuple[str, ...] = ()
     """Names by which clients reach the emulator, as JSON list; those of loopback, `host` and
     `runtime_host` always count."""
     journal: Path | None = None
-    """File that synchronous invocations and their ends are appended to, for tests."""
+    """Log file of synchronous invocations and their outcomes, for tests."""
     ports_file: Path | None = None
     """File to write `{"port": …, "runtime_port": …}` to once both ports listen."""
 
@@ -114,44 +114,44 @@ class Settings(BaseSettings):
     account_id: str = Field(default="123456789012", pattern=r"^\d{12}$")
     """Account in ARNs."""
     memory_mb: int = Field(default=1024, ge=128, le=10240)
-    """Memory size the function is told and billed for; not enforced."""
+    """Configured and billed memory size of the function; not enforced."""
     timeout_s: float = Field(default=60.0, gt=0, le=900)
-    """Longest an invocation may run, counted from its start on an environment."""
+    """Time limit of an invocation, from its start on an environment."""
     init_timeout_s: float = Field(default=60.0, gt=0)
-    """Longest an environment may take from its start to its first poll."""
+    """Time limit of an environment from its start to its first poll."""
     idle_s: float | None = Field(default=None, gt=0)
-    """How long an environment may idle before it is let go of, as Lambda does after some minutes,
-    but for as many as provisioned concurrency keeps; unset, none is."""
+    """Idle time after which an environment is ended, as on Lambda after some minutes, except for
+    provisioned concurrency; unset: never."""
     concurrency_limit: int = Field(default=1000, ge=1)
-    """Invocations that may be in flight (queued or running); more are throttled."""
+    """Most invocations in flight (queued or running); more are throttled."""
 
     mode: Literal["processes", "external"] = "processes"
-    """`processes`: the emulator starts environments; `external`: they come to the Runtime API."""
+    """`processes`: the emulator starts environments; `external`: containers connect to it."""
     processes: int = Field(default_factory=usable_cores, ge=1, le=1024)
-    """Environments in mode `processes`: how many invocations really run at once."""
+    """Number of environments in mode `processes`, and so of concurrently running invocations."""
     affinity_fields: tuple[str, ...] = ()
-    """Fields of an event, as JSON list. Events with equal values run on the same environment, where
+    """Fields of an event, as JSON list. Events with equal values run on the same environment, if
     that costs no time."""
     eager: bool = False
-    """Start environments at once and be ready when they are, instead of on demand."""
+    """Start environments at once, in place of on demand, and be ready when they are."""
     eager_processes: Annotated[int, Field(ge=1)] | None = None
-    """How many of them, if `eager`; unset: all."""
+    """Number of environments to start if `eager`; unset: all."""
     task_root: Path = Path()
     """Working folder of environments; the handler's module is looked up here first."""
     variables: dict[str, str] = Field(default_factory=dict, repr=False)
     """Environment variables of the function, as a JSON object."""
     inherit: Literal["python", "user"] = "python"
-    """What else environments get of the emulator's own variables. `python`: what a Python needs to
-    find itself and its modules. `user`: everything but secrets, Nitro's and AWS's."""
+    """The emulator's own variables that environments also get. `python`: variables with which
+    Python finds itself and its modules. `user`: all except secrets, Nitro's and AWS's."""
 
     second: SecondFunction | None = None
     """Another function, as a JSON object or as `NITRO_EMULATOR_SECOND__<FIELD>`."""
     log_folder: Path | None = None
-    """Folder for one log file per environment slot; without it their output is logged here."""
+    """Folder for one log file per environment slot; unset: the emulator logs their output."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Level of the emulator's own log on standard error."""
     faults: FaultSettings = FaultSettings()
-    """Faults switched on from the start."""
+    """Initial faults."""
 
     @field_validator("task_root")
     @classmethod

@@ -29,7 +29,7 @@ class LearnerSettings(CacheSettings):
     token_file: Path | None = None
     """File that holds the token."""
     runs_dir: Path = Path("runs")
-    """Folder that run folders are written to."""
+    """Parent folder of run folders."""
     artifacts: str | None = None
     """Where run folders are kept, a folder or `s3://bucket/prefix`; unset means `runs_dir`."""
     aws_region: Annotated[
@@ -37,7 +37,7 @@ class LearnerSettings(CacheSettings):
     ] = None
     """AWS region of the bucket; unset leaves it to the SDK's configuration."""
     host: str = "127.0.0.1"
-    """Address the health and metrics endpoints listen on."""
+    """Address of the health and metrics endpoints."""
     learner_port: Annotated[int, Field(ge=1, le=65535)] = 8081
     """Port of the health and metrics endpoints."""
     learner_id: Identifier = Field(

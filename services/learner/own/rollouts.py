@@ -67,7 +67,7 @@ class OwnRollouts:
 
     Args:
         job: The leased job.
-        lease_id: Under which its rounds are planned.
+        lease_id: The lease of its rounds' plans.
         actors: The processes, for exclusive use.
         cache: Client to announce failures, for exclusive use.
     """

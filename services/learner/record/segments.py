@@ -33,17 +33,17 @@ class Replay(Protocol):
 
     @property
     def first(self) -> int:
-        """The oldest row that is kept."""
+        """Index of the oldest kept row."""
         ...
 
     @property
     def capacity(self) -> int:
-        """Most rows that are kept."""
+        """Most kept rows."""
         ...
 
     @property
     def width(self) -> int:
-        """Numbers of a row."""
+        """Numbers per row."""
         ...
 
     def between(self, start: int, end: int) -> NDArray[np.float32]:
@@ -56,7 +56,7 @@ class Replay(Protocol):
 
 
 class Segment(Message):
-    """Rows `first` to `end` of all that were ever added."""
+    """Rows `first` to `end` of all rows ever added."""
 
     sha256: str
     first: Count
@@ -94,7 +94,7 @@ class ReplaySegments:
         """Fill an empty replay from segments.
 
         Raises:
-            ValueError: One is missing or damaged, or they are of another replay.
+            ValueError: A segment is missing or damaged, or they are of another replay.
         """
         if not segments:
             return
@@ -112,7 +112,7 @@ class ReplaySegments:
         replay.restore(added, np.concatenate(parts)[-kept:])
 
     def forget(self, named: Collection[Segment]) -> None:
-        """Remove all segments but some."""
+        """Remove all segments except for `named`."""
         keep = {segment.sha256 for segment in named}
         for name in self._artifacts.names(self._job_id, _FOLDER):
             if name not in keep:

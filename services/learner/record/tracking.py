@@ -13,7 +13,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundLine
 
 _COMPARED = ("return/evaluation", "return/training", "cost/spent_usd")
-"""Scalars that stand beside the hyper-parameters."""
+"""Scalars shown next to the hyper-parameters."""
 
 
 class LearnerMetrics:
@@ -100,7 +100,7 @@ class TensorBoard:
             name: value if isinstance(value, bool | int | float | str) else str(value)
             for name, value in asked.items()
         }
-        # Not `add_hparams`: it would begin a run of its own beside this one.
+        # Not `add_hparams`, which would start a separate run.
         writer = self._writer._get_file_writer()  # type: ignore[no-untyped-call]
         for summary in hparams(told, dict.fromkeys(_COMPARED, 0.0)):  # type: ignore[no-untyped-call]
             writer.add_summary(summary)
@@ -135,7 +135,7 @@ class TensorBoard:
         self._writer.close()
 
     def _steps_of_first(self, num_rounds: int) -> int:
-        """Return the environment steps of so many rounds, counted from the first."""
+        """Return the environment steps of the first `num_rounds` rounds."""
         return sum(steps for index, steps in self._env_steps.items() if index < num_rounds)
 
     def _scalar(self, name: str, value: float | None, step: int) -> None:

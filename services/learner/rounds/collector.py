@@ -35,7 +35,7 @@ cache returns several: two trips cost as much as reading a result. The last resu
 a pause.
 """
 _GATHERING_S = 0.01
-"""How long that pause is."""
+"""Length of this pause."""
 _WITNESSES = 2
 """Actors that must blame the environment before a round is doomed: a single failure may be bad
 luck.
@@ -70,8 +70,8 @@ class RoundCollector:
             cache: The cache with the actors' results.
             plan: The round, as the scaler launched it.
             environment: Determines the form of trajectories.
-            steps_per_actor: How many steps they must hold.
-            envs_per_actor: Over how many environments.
+            steps_per_actor: Steps in each trajectory.
+            envs_per_actor: Environments in each trajectory.
             should_leave: Ends the wait for trajectories.
             must_leave: Ends the wait for episodes. A request to stop the job does not: short
                 episodes end first, so their mean would be biased.
@@ -83,7 +83,7 @@ class RoundCollector:
         """
         self._cache = cache
         self.plan = plan
-        """The round, as it was planned first."""
+        """The round's first plan."""
         self._environment = environment
         self._size = (steps_per_actor, envs_per_actor)
         self._state_size = state_size

@@ -1,4 +1,4 @@
-"""How long the gradients of a round took: invocation, fetch, computation, push."""
+"""Times of a round's gradients: invocation, fetch, computation, push."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from shared.gradients.messages import GradientMessage
 
 @dataclass(slots=True)
 class GradientTimes:
-    """Seconds of the calls that arrived, summed up."""
+    """Sums of seconds over the arrived calls."""
 
     num: int = 0
     sums: dict[str, float] = field(
@@ -15,9 +15,9 @@ class GradientTimes:
     )
 
     def add(self, message: GradientMessage, asked_at: float, now: float) -> None:
-        """Count a gradient that was asked for, and came, at these Unix seconds."""
+        """Add a gradient with the Unix seconds of its request and arrival."""
         done_at = message.started_at + message.fetch_s + message.compute_s
-        # Clocks of two machines: a difference may be below 0.
+        # Clocks of two machines: a difference may be negative.
         seconds = {
             "invoke_s": max(0.0, message.started_at - asked_at),
             "fetch_s": message.fetch_s,

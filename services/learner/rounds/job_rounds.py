@@ -2,12 +2,12 @@
 
     publish policy ──▶ ask ──▶ open ──▶ collect ──▶ (the caller learns) ──▶ evaluate ──▶ result
 
-    | step     | waits for                        | who ends the wait                     |
+    | step     | waits for                        | ended by                              |
     |----------|----------------------------------|---------------------------------------|
-    | ask      | the scaler's answer              | the scaler; patience when it is gone  |
+    | ask      | the scaler's answer              | the scaler, or a time-out             |
     | collect  | one answer per launched actor    | actors, the scaler for failed ones,   |
     |          |                                  | the deadline, a stop or lost lease    |
-    | evaluate | the episodes of this round       | the same, but for a stop              |
+    | evaluate | the episodes of this round       | the same, except for a stop           |
 
 The learner's sessions and the loops of an `ActorPool` are its callers. They choose the order of
 these steps, and learn in between. It needs no torch.
@@ -259,10 +259,10 @@ class JobRounds:
         oldest.collector.look_again()
 
     def empty_rounds(self, closed: OpenedRound, *, before: int) -> int:
-        """Return how many rounds in a row brought nothing, given how many did before this one.
+        """Return the number of consecutive rounds without trajectories, including this one.
 
         Raises:
-            RoundLostError: Too many of them, although nobody asked the job to stop.
+            RoundLostError: There are too many, and no stop of the job was requested.
         """
         collector = closed.collector
         if collector.used:
@@ -308,8 +308,8 @@ class JobRounds:
     def _wants_more(self, collector: RoundCollector) -> bool:
         """Whether a round is to be reopened.
 
-        A search's is wherever an actor is missing: the longest episodes, often the best ones, would
-        be missing first. Answers to an earlier plan with other shares are asked for again as well.
+        A search's round is reopened if any actor is missing: the longest episodes, often the best,
+        would be missing first. Answers under an earlier plan's shares are also requested again.
         """
         usable = self._usable(collector)
         return not usable or (self.job.spec.searches and bool(collector.missing))

@@ -3,7 +3,7 @@
 from shared.contracts.jobs import StopReason
 
 
-class LeftEarly(Exception):  # noqa: N818 - not an error: the job goes on elsewhere, or later
+class LeftEarly(Exception):  # noqa: N818 - not an error: the job continues elsewhere, or later
     """The learner had to leave the job before a round was done."""
 
     def __init__(self, why: str, *, stop: StopReason | None = None) -> None:

@@ -11,11 +11,11 @@ _LONGEST_REASON = 200
 
 
 class RoundLostError(RuntimeError):
-    """A round brought too little to learn from.
+    """A round has too few trajectories to learn from.
 
     Args:
-        message: What is told to the user.
-        fails_again: Whether the job would fail in the same way if it were resumed as it is.
+        message: The message to the user.
+        fails_again: Whether an unchanged job would fail in the same way after a resume.
     """
 
     def __init__(self, message: str, *, fails_again: bool = False) -> None:
@@ -24,7 +24,7 @@ class RoundLostError(RuntimeError):
 
 
 def environment_failed(collector: RoundCollector) -> RoundLostError:
-    """Return the error of a round that is doomed, with the environment's own traceback."""
+    """Return the error of a doomed round, with the environment's traceback."""
     plan, blaming = collector.plan, collector.blaming
     kinds = {why.splitlines()[0] for why in blaming}
     alike = "like this" if len(kinds) == 1 else "in this way or another"
@@ -53,7 +53,7 @@ def round_lost(collector: RoundCollector, *, spec: JobSpec, history: str) -> Rou
 def reasons(failures: Sequence[str]) -> str:
     """Return the first reasons only: a thousand would hide the cause.
 
-    Each is cut short, but for a traceback, which is several lines.
+    Each is shortened, except for a traceback of several lines.
     """
     told = [why if "\n" in why else why[:_LONGEST_REASON] for why in failures[:_REASONS_TOLD]]
     more = len(failures) - _REASONS_TOLD

@@ -1,4 +1,4 @@
-"""How long each stage of a round took."""
+"""The duration of each stage of a round."""
 
 import time
 
@@ -6,7 +6,7 @@ from shared.contracts.rounds import RoundTiming
 
 
 class RoundClock:
-    """Stop-watch that runs through all rounds."""
+    """A stop-watch that runs through all rounds."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()

@@ -112,7 +112,7 @@ class RoundSession(ABC):
     def measurement(self, plan: RoundPlan) -> tuple[Curvature | None, dict[str, float]]:
         """Return the curvature of the policy after a round, and the detector's other numbers.
 
-        Neither in skipped rounds.
+        In skipped rounds these are None and empty.
         """
         # Fetched in every round, so that samples are not kept for the next.
         samples = self.algorithm.samples()
@@ -176,8 +176,8 @@ class RoundSession(ABC):
     def record_end(self, plan: RoundPlan, evaluation: EvaluationResult | None) -> None:
         """Record a plan that ended the job, and the final policy's evaluation.
 
-        The episodes, some hundred bytes, stay in the cache until they expire: should we die before
-        the end is reported, the next learner reports it, and with them.
+        The episodes, some hundred bytes, stay in the cache until they expire: if this process dies
+        before it reports the end, the next learner reports it with them.
         """
         line = RoundLine(plan=plan, result=None, curvature=None, evaluation=evaluation)
         self.record.append(line)

@@ -1,7 +1,7 @@
 """The learner's side of the scaler's REST API.
 
-Every call is idempotent, so a call whose answer was lost, because the scaler restarted or the
-network broke, is simply made again until `patience_s` has passed.
+Every call is idempotent. So a call whose answer was lost to a restart of the scaler or a broken
+network is repeated until `patience_s` has passed.
 """
 
 import logging
@@ -41,16 +41,16 @@ class ScalerError(RuntimeError):
 
 
 class LeaseLostError(ScalerError):
-    """Another learner holds the job now, or the job is gone: this learner must leave it."""
+    """Another learner holds the job, or it is gone: this learner must leave it."""
 
 
 class ScalerClient:
     """Leases, rounds and the end of jobs, over HTTP.
 
     Args:
-        url: Where the scaler is.
-        token: Its token; None where authentication is off.
-        patience_s: How long a scaler that is away is called again.
+        url: The scaler's address.
+        token: Its token; None if authentication is off.
+        patience_s: How long calls to an unreachable scaler are retried.
         signature: Signs every request, if a proxy of the scaler requires it.
         on_try: Called for each attempt: None if the scaler answered, otherwise the reason.
 
