@@ -31,10 +31,10 @@ def login(
         typer.Option(help="AWS region to sign requests for, with `endpoint: iam`."),
     ] = None,
 ) -> None:
-    """Keep an API's address and token for later commands, readable by you alone.
+    """Store an API's address and token for later commands, readable by you alone.
 
-    The token is asked for, or read from standard input. It is never an argument. `nitro jobs` and
-    the commands that need a run's files use what is kept, unless a local system is up.
+    The token comes from a prompt or from standard input, never from an argument. `nitro jobs` and
+    the commands that need a run's files use the stored login, unless a local system is up.
     """
     from pydantic import SecretStr
 
@@ -57,7 +57,7 @@ def login(
 
 
 def logout() -> None:
-    """Forget the address and the token that `nitro login` kept."""
+    """Remove the address and the token that `nitro login` stored."""
     from nitro.afar.login import forget_login
 
     typer.echo("signed out" if forget_login() else "nobody was signed in")
@@ -91,7 +91,7 @@ def logs(
     api_url: ApiUrl = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Show the newest log lines that name a job."""
+    """Show the newest log lines of a job."""
     from nitro.client.connection import connect
     from nitro.client.naming import find_job
     from nitro.tables import plain
@@ -110,7 +110,7 @@ def logs(
 def events(
     job_id: JobName, *, as_json: AsJson = False, api_url: ApiUrl = None, runs_dir: RunsDir = RUNS
 ) -> None:
-    """Show what happened to a job: launches, lost actors, changes, stops."""
+    """Show a job's events: launches, lost actors, changes, stops."""
     from nitro.afar.tables import events_table, every_event
     from nitro.client.connection import connect
     from nitro.client.naming import find_job
@@ -152,7 +152,7 @@ def pull(
     api_url: ApiUrl = None,
     runs_dir: Annotated[Path, typer.Option("--runs-dir", help="Where the folder goes.")] = RUNS,
 ) -> None:
-    """Fetch a job's files into a run folder. Repeated, it fetches only what has changed."""
+    """Fetch a job's files into a run folder. A repeated call fetches only changed files."""
     from nitro.afar.fetching import fetch
     from nitro.client.connection import connect
     from nitro.client.naming import find_job

@@ -50,9 +50,9 @@ def dashboard(
 ) -> None:
     """Open the dashboard in a browser.
 
-    It is that of the API that is named, or of the local system that is up. Where nothing runs, it
-    shows the runs of the folder until Ctrl-C. The link that is printed signs in whoever opens it;
-    an API's token is printed on a terminal only, and a pipe gets the address without it.
+    It shows the named API, or the running local system. If nothing runs, it shows the runs of the
+    folder until Ctrl-C. The printed link signs in anyone who opens it. An API's token is printed on
+    a terminal only; a pipe gets the address without it.
     """
     from nitro.client.client import NitroClient
     from nitro.client.naming import find_job

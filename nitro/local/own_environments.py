@@ -1,7 +1,7 @@
 """Custom environments from the command line and its settings, and their records.
 
-A job has only its environment's name. The maker is stored next to the jobs, in a private folder, so
-that later commands find it.
+A job has only its environment's name. Its maker is stored next to the jobs in a private folder, for
+later commands.
 """
 
 import hashlib

@@ -26,10 +26,10 @@ def track(
 ) -> None:
     """Log a run in an experiment tracker, each round once.
 
-    It runs on this machine and reads the run's record: of its folder, or else of the API that
-    trains it. With --follow or --api-url it is the API's.
-    Repeated, it goes on where it stopped. Trackers take their own settings from the environment,
-    such as WANDB_MODE or MLFLOW_TRACKING_URI.
+    It runs on this machine and reads the run's record from its folder, or else from the API that
+    trains it. With --follow or --api-url it reads from the API. A repeated call continues after the
+    last logged round. Trackers read their own settings from the environment, such as WANDB_MODE or
+    MLFLOW_TRACKING_URI.
     """
     from time import sleep
 

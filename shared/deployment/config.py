@@ -75,9 +75,9 @@ class NitroConfig(BaseModel):
     name: Name = "nitro"
     """Name of the stack and prefix of the cache and its users; two deployments need two names."""
     account: Annotated[str, Field(pattern=r"^\d{12}$")] | None = None
-    """Account to deploy to; unset means that of the credentials at hand."""
+    """Account to deploy to; unset means the credentials' account."""
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")] | None = None
-    """Region to deploy to; unset means that of the credentials at hand."""
+    """Region to deploy to; unset means the credentials' region."""
     availability_zones: tuple[Zone, Zone] | None = None
     """The two zones of the VPC, for good, actors and cache in the first. Unset means the region's
     first two, without those that API Gateway has no way into if the account was asked."""
@@ -104,7 +104,7 @@ class NitroConfig(BaseModel):
     """Engine of the trajectory cache; `valkey` is 20 % cheaper than `redis`."""
     cache_node_type: str = DEFAULT_CACHE_NODE
     """Size of the cache; the smallest has room for every preset. A job whose round does not fit is
-    refused, and told the size that would do."""
+    refused; the message names a sufficient size."""
 
     scaler_cpu: Literal[256, 512, 1024] = 256
     """CPU units of the scaler, 1,024 to a core."""
@@ -146,16 +146,16 @@ class NitroConfig(BaseModel):
     """How users reach the API: HTTPS with the token, HTTPS that also asks for an IAM signature, or
     no public endpoint and port forwarding through Session Manager."""
     requests_per_s: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """Requests a second the endpoint accepts on average; twice that in a burst."""
+    """Requests per second that the endpoint accepts on average; twice as many in a burst."""
 
     log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = 30
     """How long logs are kept."""
     alarm_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
-    """Address that alarms and the budget notify; unset means that they only show."""
+    """E-mail address for notifications of alarms and the budget; unset: they are only displayed."""
     monthly_budget_usd: Annotated[int, Field(ge=1)] = 100
     """Spend of the whole account above which the budget alarm is raised."""
     prices: OwnPrices | None = None
-    """What bills and budgets go by: a whole table as in `shared/money/prices.py`, with name,
+    """Prices of bills and budgets: a whole table as in `shared/money/prices.py`, with name,
     region, date and source; unset means the list prices of us-east-1."""
     build_args: dict[BuildArgument, str] = Field(default_factory=dict)
     """Build arguments of the images, such as another BASE_IMAGE; see the Dockerfiles."""
