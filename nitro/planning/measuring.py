@@ -224,7 +224,7 @@ def _fragments(
 ) -> tuple[float, Sequence[Trajectory]]:
     """Sample for a few seconds; return the seconds of a step, and the samples.
 
-    The shortest fragment takes `begin_s`; a longer one's extra time is that of its steps.
+    The shortest fragment takes `begin_s`; the extra time of a longer fragment is due to its steps.
     """
     num_envs = len(envs)
     wanted = min(job.spec.steps_of(job.spec.actors.max), _MOST_STEPS)

@@ -1,7 +1,7 @@
 """A job's workload, in seconds of one core here, and its rounds.
 
 A round has the same number of samples everywhere, shared by its actors. The number of actors
-changes its time and cost, but what is learned only by noise.
+changes its time and cost, but affects learning only by noise.
 """
 
 import math
@@ -117,7 +117,7 @@ def rounds(
     Args:
         workload: The job.
         num_actors: Actors of every round, each with at least one step.
-        basis: What the actors' function is like, and what is kept warm.
+        basis: Prices, sizes and warm environments of the deployment.
         learner_s: The learner's own work after a round.
     """
     num_rounds = workload.num_rounds(num_actors)
@@ -185,7 +185,7 @@ def foretold_round(
     """Return a round as it would be measured on Lambda.
 
     Args:
-        basis: What the actors' function is like, and what is kept warm.
+        basis: Prices, sizes and warm environments of the deployment.
         num_actors: 0 for a round of evaluation alone.
         fragment_s: Seconds of each actor on one core.
         episodes_s: Seconds of each evaluation episode.

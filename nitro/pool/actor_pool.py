@@ -76,7 +76,7 @@ class ActorPool:
         own: Actor processes beside the program, on its own cores: a number, or `auto` for one on
             each core. Functions do what these cannot do in time. The program then needs the
             simulators. Default: none.
-        environment_packages: Modules that register environments of one's own, on this machine.
+        environment_packages: Modules that register custom environments, on this machine.
         **fields: Further fields of a job: `env_kwargs`, `wrappers`, `warm`, `name`, `tags`.
 
     Raises:
@@ -235,8 +235,7 @@ class ActorPool:
         Args:
             module: A torch module or a mapping of names to arrays, which the pool's `policy_map`
                 reads, or a `nitro.Policy`. It is copied before actors start.
-            actors: How many to launch, within the pool's range, in place of what the scaling policy
-                decides.
+            actors: Number to launch, within the pool's range; overrides the scaling policy.
 
         Raises:
             PolicyNotSupportedError: Actors cannot run the policy; says what they can.

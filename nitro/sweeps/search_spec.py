@@ -14,7 +14,7 @@ Sampler = Literal["random", "tpe"]
 
 
 class SearchRange(Message):
-    """The values that one field may have."""
+    """The range of one field's values."""
 
     low: Number
     high: Number
@@ -49,13 +49,13 @@ class SearchSpec(Message):
     batch: PositiveInt | None = None
     """Trials that are drawn and promoted together; unset: all, or a quarter of them with `tpe`."""
     seed: Count = 0
-    """Seed of what is drawn."""
+    """Seed of the draws."""
     rungs: tuple[PositiveInt, ...] = ()
     """Environment steps at which all trials of a batch pause; unset: none pauses."""
     keep: Annotated[Number, Field(gt=0, lt=1)] = 0.5
-    """Share of the trials that is promoted at each rung, at least one."""
+    """Share of the trials to promote at each rung, at least one trial."""
     finalists: Count = 1
-    """Best trials that are trained again from the start with fresh seeds."""
+    """Number of best trials to retrain from the start with fresh seeds."""
     final_seeds: PositiveInt = 10
     """Seeds of each finalist."""
 

@@ -32,7 +32,7 @@ class SweepSpec(Message):
     """One sweep; the fields are those of a `--spec` file."""
 
     name: Annotated[str, Field(pattern=_NAME)] | None = None
-    """Its folder's name, and a tag of its jobs; unset: derived from the rest."""
+    """Name of its folder and tag of its jobs; unset: derived from the other fields."""
     environments: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of registered environments."""
     seeds: Seeds = (1, 2, 3, 4, 5)
@@ -40,11 +40,11 @@ class SweepSpec(Message):
     total_steps: PositiveInt | None = None
     """Environment steps of each job; unset: as `nitro train`."""
     job: Fields = {}
-    """Fields that all jobs have."""
+    """Common fields of all jobs."""
     settings: dict[str, Fields] = {}
     """Fields by a setting's name, such as `ppo: {algorithm: ppo}`."""
     vary: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = {}
-    """Values by field; every combination of them is trained with every setting."""
+    """Values by field; each setting is trained with every combination of values."""
     budget_usd: PositiveFloat | None = None
     """Cap on the projected AWS cost of all jobs together."""
     search: SearchSpec | None = None
