@@ -96,7 +96,7 @@ class OffPolicyLearner(GradientLearner[H], ABC):
         self._buffer.flush()
 
     def advance(self, policy_version: int) -> None:
-        """Set the version of the present policy to `policy_version`."""
+        """Note that the present policy is published as `policy_version`."""
         self._policy_version = policy_version
         self._normalisation = self._following
 

@@ -74,7 +74,7 @@ class RunFolderBook(Book):
         return super().rounds(job_id, first=first, limit=limit)
 
     def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
-        """Return ledger lines in their order."""
+        """Return ledger lines in the order they were written."""
         self._read_folder(job_id)
         return super().lines(job_id, skip=skip, limit=limit)
 

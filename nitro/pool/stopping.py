@@ -35,7 +35,7 @@ class PoolStopped(CommandError):  # noqa: N818 - not an error: the rounds are ov
 
 @contextmanager
 def as_errors() -> Iterator[None]:
-    """Turn the errors of a round into errors with advice."""
+    """Re-raise the errors of a round with advice on what to do."""
     try:
         yield
     except (RoundLostError, ScalerError, CacheError) as error:
