@@ -29,7 +29,10 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 def on_config(config: MkDocsConfig) -> None:
     """List a page for each experiment and each decision."""
     decisions = sorted(path.stem for path in Path(config.docs_dir, "decisions").glob("*.md"))
-    listed = {"Results": ["references", "first_results", "memory", *NAMES], "Decisions": decisions}
+    listed = {
+        "Results": ["references", "first_results", "memory", "observations", *NAMES],
+        "Decisions": decisions,
+    }
     nav: list[dict[str, Any]] = config.nav or []
     for section in nav:
         for title, names in listed.items():
