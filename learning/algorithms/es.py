@@ -50,12 +50,15 @@ class Es(Search):
         gradient = -rule.weight_decay * self._weights
         if directions.size:
             gradient += self._weighed((ranks[0] - ranks[1]) / ranks.size, directions, iteration)
-        self._num_steps += 1
-        self._mean = rule.adam_beta1 * self._mean + (1 - rule.adam_beta1) * gradient
-        self._square = rule.adam_beta2 * self._square + (1 - rule.adam_beta2) * gradient**2
-        unbiased = math.sqrt(1 - rule.adam_beta2**self._num_steps)
-        size = rule.learning_rate * unbiased / (1 - rule.adam_beta1**self._num_steps)
-        return size * self._mean / (np.sqrt(self._square) + rule.adam_epsilon)
+        num_steps = self._num_steps + 1
+        mean = rule.adam_beta1 * self._mean + (1 - rule.adam_beta1) * gradient
+        square = rule.adam_beta2 * self._square + (1 - rule.adam_beta2) * gradient**2
+        unbiased = math.sqrt(1 - rule.adam_beta2**num_steps)
+        size = rule.learning_rate * unbiased / (1 - rule.adam_beta1**num_steps)
+        step = size * mean / (np.sqrt(square) + rule.adam_epsilon)
+        self._require_finite(step)
+        self._mean, self._square, self._num_steps = mean, square, num_steps
+        return step
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything: also Adam's moments and its number of steps."""

@@ -97,8 +97,7 @@ class Search(OnPolicy):
         ways = returns.reshape(2, -1)
         counting = self._counting(ways)
         step = self._step(ways[:, counting], counting, iteration)
-        if not np.isfinite(self._weights + step).all():
-            raise FloatingPointError("the step is not finite; a smaller step size may help")
+        self._require_finite(step)
         self._weights = self._weights + step
         if self._normaliser is not None:
             self._normaliser = _including(self._normaliser, sums)
@@ -128,6 +127,11 @@ class Search(OnPolicy):
             iteration: The round.
         """
         raise NotImplementedError
+
+    def _require_finite(self, step: NDArray[np.float64]) -> None:
+        """Make sure that weights stay finite with a step, or raise FloatingPointError."""
+        if not np.isfinite(self._weights + step).all():
+            raise FloatingPointError("the step is not finite; a smaller step size may help")
 
     def _weighed(
         self, weights: NDArray[np.float64], directions: NDArray[np.intp], iteration: int

@@ -75,7 +75,7 @@ class ReplayBuffer:
             self._waiting = []
 
     def draw(self) -> BufferedBatch:
-        """Return the least used batch, the oldest of equals: fresh batches come first.
+        """Return the least used batch, so fresh ones first; among equally used ones the oldest.
 
         The K-th draw of a batch is its last. A fresh batch evicts the oldest if the buffer holds N
         others.

@@ -22,8 +22,8 @@ class ArsHyperparameters(SearchHyperparameters):
     """Widths of the policy's hidden layers; empty: the policy is linear. Paper: Mania. Standard:
     Mania."""
     activation: Activation = "tanh"
-    """What follows each hidden layer: `tanh`, `relu` or `elu`. Paper: not used. Standard: not used.
-    """
+    """Activation after each hidden layer: `tanh`, `relu` or `elu`. Paper: not used. Standard: not
+    used."""
     directions: Directions = 8
     """Random directions of an iteration, N. Each is tried both ways, for one whole episode each.
     Paper: Contrib. Standard: Contrib."""

@@ -43,8 +43,8 @@ class Hyperparameters(Message):
     """Widths of the layers of the policy and of the separate value network.
     Paper: section 8.1. Standard: CleanRL."""
     activation: Activation = "tanh"
-    """What follows each of these layers: `tanh`, `relu` or `elu`. Networks for images have ReLU.
-    Paper: section 8.1. Standard: CleanRL."""
+    """Activation after each of these layers: `tanh`, `relu` or `elu`. Networks for images have
+    ReLU. Paper: section 8.1. Standard: CleanRL."""
     layer_norm: StrictBool = False
     """Whether each of these layers is normalised before its activation, without gain and bias.
     Paper: not used. Standard: as paper."""

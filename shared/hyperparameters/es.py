@@ -30,7 +30,7 @@ class EsHyperparameters(SearchHyperparameters):
     """Widths of the policy's hidden layers. Paper: Salimans, section 4.1. Standard: Salimans,
     section 4.1."""
     activation: Activation = "tanh"
-    """What follows each hidden layer: `tanh`, `relu` or `elu`. Paper: Salimans, section 4.1.
+    """Activation after each hidden layer: `tanh`, `relu` or `elu`. Paper: Salimans, section 4.1.
     Standard: Salimans, section 4.1."""
     directions: Directions = 40
     """Random directions of an iteration. Each is tried both ways, for one whole episode each.

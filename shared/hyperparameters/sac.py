@@ -20,8 +20,8 @@ class SacHyperparameters(GradientHyperparameters):
     """SAC: twin critics, a squashed Gaussian policy and a learned temperature."""
 
     activation: Activation = "relu"
-    """What follows each hidden layer of the policy and of both critics: `tanh`, `relu` or `elu`.
-    Paper: Haarnoja. Standard: Haarnoja."""
+    """Activation after each hidden layer of the policy and of both critics: `tanh`, `relu` or
+    `elu`. Paper: Haarnoja. Standard: Haarnoja."""
     learning_rate: PositiveFloat = 3e-4
     """Adam's step size, of the policy, the critics and the temperature alike. Paper: Haarnoja.
     Standard: Haarnoja."""
