@@ -7,13 +7,11 @@ import time
 
 import numpy as np
 
+from benchmarks.actors.stored_answer import CACHE, stored
 from benchmarks.actors.trajectory import HUMANOID
-from functions.actor.settings import Settings
-from shared.cache.client import TrajectoryCache
-from shared.contracts.rollouts import ACTOR_TASK, ActorReport, RolloutTask
+from shared.contracts.rollouts import ACTOR_TASK, RolloutTask
 from shared.trajectory.episode_sums import EpisodeSums, encode_sums
 
-_cache = TrajectoryCache(Settings().cache_url.get_secret_value())
 _STEPS = 1000
 _NUM_OBSERVED = HUMANOID.observation.shape[0]
 
@@ -24,7 +22,7 @@ def handler(event: object, context: object) -> dict[str, object]:
     task = ACTOR_TASK.validate_python(event, strict=False)
     if not isinstance(task, RolloutTask) or task.search is None:
         return HUMANOID.model_dump(mode="json")
-    _cache.fetch_policy(task.job_id, task.policy_version)
+    CACHE.fetch_policy(task.job_id, task.policy_version)
     rng = np.random.default_rng(task.seed)
     episodes = np.array(task.search.episodes(task.actor_index))
     payload = encode_sums(
@@ -40,20 +38,4 @@ def handler(event: object, context: object) -> dict[str, object]:
             observation_m2=rng.random((len(episodes), _NUM_OBSERVED)) * _STEPS,
         )
     )
-    outcome = _cache.store_result(
-        task.job_id, task.round, mode=task.mode, actor_index=task.actor_index, payload=payload
-    )
-    return ActorReport(
-        job_id=task.job_id,
-        round=task.round,
-        actor_index=task.actor_index,
-        mode=task.mode,
-        outcome=outcome,
-        steps=_STEPS * len(episodes),
-        episode_returns=(),
-        episode_lengths=(),
-        rollout_s=0.0,
-        total_s=time.perf_counter() - start,
-        cold_start=False,
-        payload_bytes=len(payload),
-    ).model_dump(mode="json")
+    return stored(task, payload, steps=_STEPS * len(episodes), start=start)
