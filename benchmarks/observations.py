@@ -3,10 +3,8 @@
     OPENBLAS_NUM_THREADS=1 python -m benchmarks observations
     OPENBLAS_NUM_THREADS=1 python -m benchmarks observations --only Camera-v0 --seeds 1
 
-Each run is one line of the JSON at once, so the same command goes on after Ctrl-C, and skips the
-runs that it has. The variable gives NumPy one thread, as actors have it. How ours train is told in
-`benchmarks.memory`. The peers' interpreter is named by
-`NITRO_SB3_CONTRIB_PYTHON`; without it their runs are left out. MiniGrid has to be installed in both
+Run again, the command skips the runs that it has; `benchmarks.seed_runs` says how each is made. The
+variable gives NumPy one thread, as actors have it. MiniGrid has to be installed in both
 interpreters.
 """
 
@@ -14,31 +12,26 @@ import argparse
 import importlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
-
-import torch
 
 from benchmarks import observation_tasks
 from benchmarks.environment import describe_environment
-from benchmarks.measurement import progress
-from benchmarks.memory import (
+from benchmarks.seed_runs import (
     ENVS,
     EPISODES,
     FIRST_SEED,
     PEER_PYTHON,
     ROUND,
-    MemoryResult,
-    read_results,
-    table,
+    Key,
+    SeedRun,
+    make_missing,
+    peer_run,
     trained,
 )
-from nitro.errors import EXIT_INTERRUPTED
 from shared.contracts.job_spec import EnvironmentRef, WrapperRef
 from shared.hyperparameters.ppo import STANDARD, STANDARD_IMAGES, PpoHyperparameters
 
@@ -93,24 +86,10 @@ with this one at 48.0."""
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the runs that are missing, and write a table of all to standard output."""
     options = _parser().parse_args(arguments)
-    torch.set_num_threads(1)
-    done = read_results(options.out)
-    try:
-        for env_id, policy, seed in _wanted(options):
-            if (env_id, policy, seed) in {result.key for result in done}:
-                continue
-            result = (_ours if policy in TASKS[env_id].policies else _theirs)(env_id, policy, seed)
-            with options.out.open("a", encoding="utf-8") as file:
-                file.write(result.model_dump_json() + "\n")
-            done.append(result)
-            progress(f"{env_id}, {policy}, seed {seed}: {fmean(result.returns):.2f}")
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    sys.stdout.write(table(done) + "\n")
-    return 0
+    return make_missing(_wanted(options), options.out, _run)
 
 
-def _wanted(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+def _wanted(options: argparse.Namespace) -> Iterator[Key]:
     for seed in options.seeds:
         for env_id in options.only:
             yield from ((env_id, policy, seed) for policy in TASKS[env_id].policies)
@@ -118,7 +97,11 @@ def _wanted(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
                 yield env_id, TASKS[env_id].peer, seed
 
 
-def _ours(env_id: str, policy: str, seed: int) -> MemoryResult:
+def _run(env_id: str, policy: str, seed: int) -> SeedRun:
+    return (_ours if policy in TASKS[env_id].policies else _theirs)(env_id, policy, seed)
+
+
+def _ours(env_id: str, policy: str, seed: int) -> SeedRun:
     environment, task = describe_environment(), TASKS[env_id]
     if env_id.startswith("MiniGrid"):
         importlib.import_module("minigrid")
@@ -128,7 +111,7 @@ def _ours(env_id: str, policy: str, seed: int) -> MemoryResult:
     ref = EnvironmentRef(env_id=env_id, wrappers=task.policies[policy])
     rounds = task.steps // ROUND
     returns, cpu_s = trained(ref, rule, seed=seed, rounds=rounds)
-    return MemoryResult(
+    return SeedRun(
         env_id=env_id,
         policy=policy,
         seed=seed,
@@ -139,18 +122,12 @@ def _ours(env_id: str, policy: str, seed: int) -> MemoryResult:
     )
 
 
-def _theirs(env_id: str, policy: str, seed: int) -> MemoryResult:
-    environment, task = describe_environment(), TASKS[env_id]
+def _theirs(env_id: str, policy: str, seed: int) -> SeedRun:
+    task = TASKS[env_id]
     settings = {"envs": ENVS, "round": ROUND, **_COMMON, **task.settings}
-    # -I: neither our packages nor the user's can shadow the peer's.
-    command = [os.environ[PEER_PYTHON], "-I", str(_PEER_SCRIPT), env_id, policy, str(task.steps)]
-    command += [str(seed), observation_tasks.__file__, str(EPISODES), str(FIRST_SEED)]
-    one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, json.dumps(settings)], stdout=subprocess.PIPE, env=one_thread, check=True
-    )
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return MemoryResult(env_id=env_id, policy=policy, seed=seed, environment=environment, **answer)
+    arguments = [env_id, policy, str(task.steps), str(seed), observation_tasks.__file__]
+    arguments += [str(EPISODES), str(FIRST_SEED), json.dumps(settings)]
+    return peer_run(_PEER_SCRIPT, arguments, key=(env_id, policy, seed))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.memory import STEPS, MemoryResult
+from benchmarks.memory import STEPS
 from benchmarks.memory_tasks import DELAY, NUM_CUES
+from benchmarks.seed_runs import SeedRun
 
 
 def test_a_run_is_made_once_and_told_in_the_table(
@@ -19,7 +20,7 @@ def test_a_run_is_made_once_and_told_in_the_table(
     command = ["memory", "--only", "Recall-v0", "--policies", "none", "--seeds", "1"]
     command += ["--out", str(out)]
     assert main(command) == 0
-    (found,) = [MemoryResult.model_validate_json(line) for line in out.read_text().splitlines()]
+    (found,) = [SeedRun.model_validate_json(line) for line in out.read_text().splitlines()]
     assert (found.policy, found.seed, found.env_steps) == ("none", 1, 2048)
     # Whatever it learned, it gives one answer to the one question that it sees.
     assert set(found.returns) == {0.0, 1.0}

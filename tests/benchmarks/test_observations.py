@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.memory import MemoryResult, read_results, table
 from benchmarks.observation_tasks import FREE, NUM_MACHINES, PIXELS, SIDE, Camera, Dispatch
 from benchmarks.observations import TASKS
+from benchmarks.seed_runs import SeedRun, read_runs, table
 
 
 def test_a_run_is_made_once_and_told_in_the_table(
@@ -28,7 +28,7 @@ def test_a_run_is_made_once_and_told_in_the_table(
     out = tmp_path / "observations.jsonl"
     command = ["observations", "--only", "Dispatch-v0", "--seeds", "1", "--out", str(out)]
     assert main(command) == main(command) == 0
-    found = [MemoryResult.model_validate_json(line) for line in out.read_text().splitlines()]
+    found = [SeedRun.model_validate_json(line) for line in out.read_text().splitlines()]
     assert [each.policy for each in found] == ["nitro, masked", "nitro, no mask"]
     assert made == [{"seed": 1, "rounds": 2}] * 2
     assert "| `Dispatch-v0` | nitro, masked | 1.5 ± 0 |" in capsys.readouterr().out
@@ -36,7 +36,7 @@ def test_a_run_is_made_once_and_told_in_the_table(
 
 def test_the_page_has_the_table_of_the_runs() -> None:
     root = Path(__file__).parents[2]
-    runs = read_results(root / "benchmarks" / "results" / "observations.jsonl")
+    runs = read_runs(root / "benchmarks" / "results" / "observations.jsonl")
     assert len(runs) == 21
     page = (root / "docs" / "results" / "observations.md").read_text()
     assert table(runs) in page
