@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveFloat, PositiveInt
+from shared.contracts.scaling_spec import MAX_ACTORS
 from shared.money.costs import CostBasis, projected_duration_s
 from shared.money.round_costs import MeasuredRound
 
@@ -69,7 +70,8 @@ class Workload(Message):
     @property
     def most_actors(self) -> int:
         """The most actors of a round."""
-        return self.episodes_per_round or self.samples_per_round // self.envs_per_actor
+        shares = self.episodes_per_round or self.samples_per_round // self.envs_per_actor
+        return min(shares, MAX_ACTORS)
 
     def steps_of(self, num_actors: int) -> int:
         """Return the steps of each actor; of a search, those of one with the most episodes."""

@@ -13,7 +13,7 @@ from nitro.local.own_environments import own_packages
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.spec_file import field_errors, validated
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.going_on import resized
+from shared.contracts.going_on import resized, unfilled
 from shared.contracts.job_spec import JobSpec
 from shared.hyperparameters.presets import resolve
 
@@ -42,6 +42,8 @@ def described(
     if environment is not None:
         full = resized(spec, environment).model_dump(mode="json")
         spec = validated(full)
+        for field, message in unfilled(spec, environment):
+            raise CommandError(f"{field}: {message}")
     images = environment is not None and environment.observation.has_images
     try:
         values = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=images)

@@ -14,6 +14,7 @@ Costs are counted in steps, not in seconds: equal jobs must be decided equally o
 """
 
 import math
+from collections.abc import Iterator
 from typing import Literal
 
 from shared.contracts.environment_spec import (
@@ -133,6 +134,22 @@ def with_agents(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
     if spec.envs_per_actor > 1:
         return spec
     return spec.model_copy(update={"envs_per_actor": environment.agents})
+
+
+def unfilled(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[tuple[str, str]]:
+    """Yield the field and reason of environments or steps that no number of agents fills."""
+    agents, envs = environment.agents, spec.envs_per_actor
+    if envs % agents:
+        yield "envs_per_actor", f"{envs} is no multiple of the {agents} agents of {spec.env_id}"
+        return
+    steps = spec.steps_of(spec.actors.max)
+    if not steps or steps % envs:
+        share = envs * (spec.actors.max if spec.samples_per_round else 1)
+        yield (
+            spec.size_field,
+            f"{steps} steps of an actor cannot be shared by its {envs} environments, one for each "
+            f"agent of {spec.env_id}: give a multiple of {share}",
+        )
 
 
 def _searching(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:

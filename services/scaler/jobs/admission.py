@@ -44,7 +44,7 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
 from shared.contracts.field_errors import first_reason
-from shared.contracts.going_on import longest_episode, longest_search, resized
+from shared.contracts.going_on import longest_episode, longest_search, resized, unfilled
 from shared.contracts.job_spec import MAX_ACTOR_STEPS, JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.learner_kind import LearnerKind, learner_kind
@@ -282,20 +282,9 @@ def search_errors(
 
 
 def agent_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
-    """Yield the error of actors whose environments or steps no number of agents fills."""
-    agents, envs = environment.agents, spec.envs_per_actor
-    if envs % agents:
-        message = f"{envs} is no multiple of the {agents} agents of {spec.env_id}"
-        yield FieldError(field="envs_per_actor", message=message)
-        return
-    steps = spec.steps_of(spec.actors.max)
-    if not steps or steps % envs:
-        share = envs * (spec.actors.max if spec.samples_per_round else 1)
-        message = (
-            f"{steps} steps of an actor cannot be shared by its {envs} environments, one for each "
-            f"agent of {spec.env_id}: give a multiple of {share}"
-        )
-        yield FieldError(field=spec.size_field, message=message)
+    """Yield the error of environments or steps that no number of agents fills."""
+    for field, message in unfilled(spec, environment):
+        yield FieldError(field=field, message=message)
 
 
 def _target_errors(spec: JobSpec) -> Iterator[FieldError]:
