@@ -95,15 +95,14 @@ class _Game:
             over = not self.env.agents or all(
                 name in self._dead or truncated.get(name, False) for name in alive
             )
+            acting = set() if over else set(self.env.agents) - self._dead
             self._steps = {
                 name: (
                     self._seen(name, observations),
                     rewards.get(name, 0.0),
                     over and name in self._dead,
                     over and name not in self._dead,
-                    self._nothing_forbidden(name)
-                    if over or name in self._dead
-                    else infos.get(name, {}),
+                    infos.get(name, {}) if name in acting else self._nothing_forbidden(name),
                 )
                 for name in self.env.possible_agents
             }
