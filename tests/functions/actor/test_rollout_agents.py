@@ -37,16 +37,23 @@ class Parallel:
         uneven: Whether agents differ in their observations.
         broken: Whether `bob` observes NaN.
         keeps: Whether it leaves agents that have ended in its list, as some games do.
+        cuts: Whether `cid` is truncated where it would die.
     """
 
     metadata: dict[str, Any] = {}
 
     def __init__(
-        self, *, box: bool = False, uneven: bool = False, broken: bool = False, keeps: bool = False
+        self,
+        *,
+        box: bool = False,
+        uneven: bool = False,
+        broken: bool = False,
+        keeps: bool = False,
+        cuts: bool = False,
     ) -> None:
         self.possible_agents = [*NAMES]
         self.agents: list[str] = []
-        self._uneven, self._broken, self._keeps = uneven, broken, keeps
+        self._uneven, self._broken, self._keeps, self._cuts = uneven, broken, keeps, cuts
         self._action: Space[Any] = Box(-1.0, 1.0, (1, 1)) if box else Discrete(4)
         self._steps, self._sum, self._begin = 0, 0.0, 0.0
 
@@ -86,8 +93,8 @@ class Parallel:
         return (
             self._seen(acted),
             rewards,
-            dies,
-            dict.fromkeys(acted, over),
+            {name: dies[name] and not self._cuts for name in acted},
+            {name: over or (self._cuts and dies[name]) for name in acted},
             self._masks(self.agents),
         )
 
@@ -193,8 +200,9 @@ def test_a_game_that_keeps_its_dead_in_its_list_ends_too() -> None:
     np.testing.assert_array_equal(keeps.terminated[:, :2], usual.terminated[:, :2])
 
 
-def test_masks_in_infos_hold_while_an_agent_lives() -> None:
-    masked = ref().model_copy(update={"wrappers": (WrapperRef(name="ActionMask"),)})
+@pytest.mark.parametrize("cuts", [False, True])
+def test_masks_in_infos_hold_while_an_agent_acts(cuts: bool) -> None:
+    masked = ref(cuts=cuts).model_copy(update={"wrappers": (WrapperRef(name="ActionMask"),)})
     trajectory = sampled(masked, WarmEnvironments(most=1, watchdog=None))
     np.testing.assert_array_equal(trajectory.observation[:3, 2, -4:], [[0, 1, 1, 0]] * 3)
     np.testing.assert_array_equal(trajectory.observation[3:5, 2, -4:], [[1, 1, 1, 1]] * 2)
