@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from services.learner.rounds.results import read_episode, read_trajectory
-from shared.cache.arrivals import Arrival, Mode
+from shared.cache.arrivals import Arrival, FailureKind, Mode
 from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rollouts import SearchTask
@@ -25,6 +25,7 @@ from shared.trajectory.codec import CodecError
 from shared.trajectory.trajectory import Episode, Trajectory, TrajectoryError
 
 _LOG = logging.getLogger(__name__)
+_MODES: tuple[Mode, ...] = ("sample", "evaluate")
 _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two waits the learner checks whether it should leave."""
 _MOST = 256
@@ -112,17 +113,21 @@ class RoundCollector:
 
         Call it before the next attempt is launched.
         """
-        refused = [index for mode, index in self._refused if mode == "sample"]
-        self._cache.drop_results(
-            self.plan.job_id, self.plan.round, mode="sample", actor_indices=refused
-        )
-        self._refused = {key for key in self._refused if key[0] == "evaluate"}
         # Failed episodes stay failed; vanished ones are relaunched.
         self._failed = {
             key: arrival
             for key, arrival in self._failed.items()
             if arrival.mode == "evaluate" and arrival.kind != "vanished"
         }
+        relaunched = self._refused - self._failed.keys()
+        for mode in _MODES:
+            self._cache.drop_results(
+                self.plan.job_id,
+                self.plan.round,
+                mode=mode,
+                actor_indices=[index for of, index in relaunched if of == mode],
+            )
+        self._refused -= relaunched
         self._doomed_at = math.inf
 
     def reopen(self, plan: RoundPlan) -> None:
@@ -350,9 +355,11 @@ class RoundCollector:
         )
 
     def _accept(self, mode: Mode, index: int, payload: bytes | None) -> None:
+        if payload is None:
+            # The actor delivered it: a restarted cache must not change what is learned.
+            self._refuse(mode, index, "the cache lost its result", kind="vanished")
+            return
         try:
-            if payload is None:
-                raise TrajectoryError("the cache lost it (evicted or expired)")
             if mode == "sample":
                 self._trajectories[index] = read_trajectory(
                     payload,
@@ -367,10 +374,13 @@ class RoundCollector:
                 self._episodes[index] = read_episode(payload, self.plan, index)
             self._failed.pop((mode, index), None)
         except (CodecError, TrajectoryError) as error:
-            self._refused.add((mode, index))
-            self._failed[(mode, index)] = Arrival(mode, index, f"refused: {error}")
-            identity = {"job": self.plan.job_id, "round": self.plan.round, "actor": index}
-            _LOG.warning("result refused", extra={**identity, "why": str(error)})
+            self._refuse(mode, index, f"refused: {error}")
+
+    def _refuse(self, mode: Mode, index: int, why: str, *, kind: FailureKind = "lost") -> None:
+        self._refused.add((mode, index))
+        self._failed[(mode, index)] = Arrival(mode, index, why, self.attempt, kind)
+        identity = {"job": self.plan.job_id, "round": self.plan.round, "actor": index}
+        _LOG.warning("result refused", extra={**identity, "mode": mode, "why": why})
 
 
 def _deadline(plan: RoundPlan) -> float:

@@ -467,6 +467,35 @@ def test_what_was_refused_can_be_sent_again_once_the_round_is_reopened(opened: R
     assert waited(collector).missing == ()
 
 
+@pytest.mark.parametrize("claims_left", [True, False])
+@pytest.mark.parametrize("mode", ["sample", "evaluate"])
+def test_a_result_that_the_cache_lost_has_vanished_and_can_be_sent_again(
+    opened: Round, cache_url: str, mode: Mode, claims_left: bool
+) -> None:
+    made = opened.plan(num_actors=2, num_evaluations=1)
+    collector = opened.collector(made)
+    for index in (0, 1):
+        opened.deliver(index)
+    opened.deliver_episode(0)
+    with redis.Redis.from_url(cache_url) as somebody:
+        somebody.delete(keys.result(opened.job_id, 0, mode, 0))
+        if not claims_left:
+            somebody.delete(keys.claims(opened.job_id, 0))
+    waited(collector)
+    if mode == "sample":
+        assert collector.vanished
+        assert collector.missing == (0,)
+    else:
+        collector.episodes()
+        assert collector.vanished_episodes == (0,)
+    collector.prepare_reopening()
+    opened.deliver(0)
+    opened.deliver_episode(0)
+    collector.reopen(opened.plan(num_actors=2, num_evaluations=1, attempt=1))
+    assert waited(collector).missing == ()
+    assert len(collector.episodes()) == 1
+
+
 def test_an_actor_nobody_launched_is_not_listened_to(opened: Round) -> None:
     collector = opened.collector(opened.plan(num_actors=1))
     opened.deliver(7)
