@@ -4,8 +4,8 @@
     OPENBLAS_NUM_THREADS=1 python -m benchmarks observations --only Camera-v0 --seeds 1
 
 Run again, the command skips the runs that it has; `benchmarks.seed_runs` says how each is made. The
-variable gives NumPy one thread, as actors have it. MiniGrid has to be installed in both
-interpreters.
+variable gives NumPy one thread, as actors have it. MiniGrid and gymnasium-robotics
+have to be installed in both interpreters.
 """
 
 import argparse
@@ -52,6 +52,8 @@ class Task:
     settings: Mapping[str, Any]
     """In place of the preset's, and for the peer as well. Chosen on seed 0, which no result is
     of."""
+    package: str = ""
+    """Installed package that registers the environment when imported; empty for our own."""
 
 
 TASKS = {
@@ -68,6 +70,7 @@ TASKS = {
         peer="sb3",
         preset=STANDARD,
         settings={"learning_rate": 1e-3, "num_epochs": 10},
+        package="minigrid",
     ),
     "Dispatch-v0": Task(
         steps=61_440,
@@ -75,6 +78,14 @@ TASKS = {
         peer="sb3-contrib",
         preset=STANDARD,
         settings={"learning_rate": 1e-3, "num_epochs": 10},
+    ),
+    "FetchReachDense-v4": Task(
+        steps=51_200,
+        policies={"nitro": ()},
+        peer="sb3",
+        preset=STANDARD,
+        settings={"learning_rate": 1e-3, "num_epochs": 10, "entropy_coefficient": 0.0},
+        package="gymnasium_robotics",
     ),
 }
 _COMMON = {"minibatch_size": 256, "entropy_coefficient": 0.01}
@@ -103,8 +114,8 @@ def _run(env_id: str, policy: str, seed: int) -> SeedRun:
 
 def _ours(env_id: str, policy: str, seed: int) -> SeedRun:
     environment, task = describe_environment(), TASKS[env_id]
-    if env_id.startswith("MiniGrid"):
-        importlib.import_module("minigrid")
+    if task.package:
+        importlib.import_module(task.package)
     rule = PpoHyperparameters.model_validate(
         {**task.preset.model_dump(), **_COMMON, **_SQUARED, **task.settings}
     )
@@ -125,7 +136,8 @@ def _ours(env_id: str, policy: str, seed: int) -> SeedRun:
 def _theirs(env_id: str, policy: str, seed: int) -> SeedRun:
     task = TASKS[env_id]
     settings = {"envs": ENVS, "round": ROUND, **_COMMON, **task.settings}
-    arguments = [env_id, policy, str(task.steps), str(seed), observation_tasks.__file__]
+    module = task.package or observation_tasks.__file__
+    arguments = [env_id, policy, str(task.steps), str(seed), module]
     arguments += [str(EPISODES), str(FIRST_SEED), json.dumps(settings)]
     return peer_run(_PEER_SCRIPT, arguments, key=(env_id, policy, seed))
 

@@ -5,7 +5,7 @@
 Runs in an interpreter that has the library. PEER is `sb3`, with `MultiInputPolicy` where
 observations are a `Dict`, or `sb3-contrib`. SETTINGS is a JSON object: rounds, minibatches, passes
 and step size are those of `benchmarks.observations`; all else is the library's default. MODULE is a
-file that registers ENV. Writes one line of JSON to standard output.
+file, or the name of a package, that registers ENV. Writes one line of JSON to standard output.
 """
 
 import importlib.util
@@ -65,17 +65,23 @@ def played(model: Any, env: Any, *, seed: int) -> float:
     return total
 
 
+def register(module: str) -> None:
+    """Run a file or import a package that registers environments."""
+    if not module.endswith(".py"):
+        importlib.import_module(module)
+        return
+    spec = importlib.util.spec_from_file_location(Path(module).stem, module)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{module} is no Python file")
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
 def main() -> None:
     """Train, play and write the returns."""
     env_id, peer, steps, seed, module, episodes, first_seed, given = sys.argv[1:]
     settings: dict[str, Any] = json.loads(given)
     torch.set_num_threads(1)
-    if env_id.startswith("MiniGrid"):
-        importlib.import_module("minigrid")
-    spec = importlib.util.spec_from_file_location(Path(module).stem, module)
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"{module} is no Python file")
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    register(module)
     envs = make_vec_env(lambda: made(env_id), n_envs=settings["envs"], seed=int(seed))
     kind = MaskablePPO if peer == "sb3-contrib" else PPO
     model = kind(
@@ -94,11 +100,14 @@ def main() -> None:
     cpu_s = time.process_time() - start
     env = made(env_id)
     seeds = range(int(first_seed), int(first_seed) + int(episodes))
+    libraries = ["sb3-contrib", "stable-baselines3", "torch"]
+    if module == "gymnasium_robotics":
+        libraries += ["gymnasium-robotics", "mujoco"]
     answer = {
         "returns": [played(model, env, seed=each) for each in seeds],
         "env_steps": int(model.num_timesteps),
         "cpu_s": cpu_s,
-        "about": {name: version(name) for name in ("sb3-contrib", "stable-baselines3", "torch")},
+        "about": {name: version(name) for name in libraries},
     }
     sys.stdout.write(json.dumps(answer) + "\n")
 
