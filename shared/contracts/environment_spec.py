@@ -116,7 +116,7 @@ class EnvironmentSpec(Message):
     snapshot_bytes: Count = 0
     """Size of a snapshot after the first step; 0 if unknown."""
     step_s: NonNegativeFloat = 0.0
-    """Measured seconds of a step; 0 if below 0.02."""
+    """Measured seconds of a step; 0 if below 0.001."""
     repeats: Repeats | None = None
     """In which environments a seed and actions repeat an episode. None if it was not tested,
     because state can be saved.

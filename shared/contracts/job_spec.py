@@ -5,6 +5,7 @@ Defaults are the paper's settings (section 8.1) where it states them.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -468,24 +469,39 @@ class JobSpec(EnvironmentRef):
 
     @model_validator(mode="after")
     def _searchable(self) -> Self:
-        for field, usual in (("samples_per_round", None), ("envs_per_actor", 1)):
-            value = getattr(self, field)
-            if self.searches and value != usual:
-                raise ValueError(
-                    f"{field} ({value}) is not for {self.algorithm}: its rounds are of whole "
-                    "episodes, played one after the other; give hyperparameters.directions"
-                )
-        if self.searches and self.learner in ("gpu", "external"):
-            raise ValueError(
-                f"learner ({self.learner}) is not for {self.algorithm}, whose update takes neither "
-                "a gradient nor a GPU: use cpu"
-            )
-        if self.searches and self.episodes.horizon == "fragment":
-            raise ValueError(
-                f"episodes.horizon (fragment) is not for {self.algorithm}: it has no fragments; "
-                "give a number of steps, or limit"
-            )
+        wrong = self._not_for_searches() if self.searches else iter(())
+        for field, value, reason in wrong:
+            raise ValueError(f"{field} ({value}) is not for {self.algorithm}: {reason}")
         return self
+
+    def _not_for_searches(self) -> Iterator[tuple[str, object, str]]:
+        """Return the fields that a search cannot heed, with their values and the reasons."""
+        usual_rounds: int = type(self).model_fields["rounds_in_flight"].default
+        rules = self.learner_functions.model_dump(exclude_defaults=True)
+        samples, envs, rounds = self.samples_per_round, self.envs_per_actor, self.rounds_in_flight
+        horizon, replay, resize = (
+            getattr(self.episodes, name) for name in ("horizon", "replay", "resize")
+        )
+        whole = (
+            "its rounds are of whole episodes, played one after the other; give "
+            "hyperparameters.directions"
+        )
+        after = "a round perturbs the policy that the round before it made; leave it out"
+        plain = "its update takes neither a gradient nor a GPU; use cpu"
+        no_gradient = "its update takes no gradient; leave it out"
+        no_fragments = "it has no fragments; give a number of steps, or limit"
+        ends = "its episodes never continue in a later round; leave it out"
+        fields: tuple[tuple[str, object, bool, str], ...] = (
+            ("samples_per_round", samples, samples is not None, whole),
+            ("envs_per_actor", envs, envs != 1, whole),
+            ("rounds_in_flight", rounds, rounds > usual_rounds, after),
+            ("learner", self.learner, self.learner in ("gpu", "external"), plain),
+            ("learner_functions", rules, bool(rules), no_gradient),
+            ("episodes.horizon", horizon, horizon == "fragment", no_fragments),
+            ("episodes.replay", replay, replay not in ("auto", "off"), ends),
+            ("episodes.resize", resize, resize, ends),
+        )
+        return ((field, value, reason) for field, value, wrong, reason in fields if wrong)
 
     def _require_shareable(self, samples: int) -> None:
         if self.steps_per_actor != type(self).model_fields["steps_per_actor"].default:

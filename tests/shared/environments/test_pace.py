@@ -32,4 +32,5 @@ def test_a_slow_step_is_measured_and_a_fast_one_is_not() -> None:
     assert slow_step_s(Slow(0.0, False), contextlib.nullcontext) == 0.0
     assert slow_step_s(Slow(0.03, False), contextlib.nullcontext) == pytest.approx(0.03, rel=5)
     assert slow_step_s(Slow(0.03, False), contextlib.nullcontext) >= 0.03
+    assert slow_step_s(Slow(0.002, False), contextlib.nullcontext) >= 0.002
     assert slow_step_s(Slow(0.03, True), contextlib.nullcontext) == 0.0
