@@ -7,9 +7,9 @@ except for the rows before it::
     fresh | state | observation
 
 Where `fresh` is not 0, the state is the row's own; elsewhere it is the state after the row before.
-The first row of a sequence has a state of its own in any case. Derivatives are autograd's; they
-reach back to the beginning of a sequence, or of an episode in it (truncated backpropagation
-through time).
+The first row of a sequence has a state of its own in any case. Derivatives reach
+back to the beginning of a sequence, or of an episode in it (truncated backpropagation through
+time).
 
 Legend: n sequences of L steps; N = n L samples; S numbers of a state; O numbers of an observation;
 R = 1 + S + O; U recurrent units.
@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from learning.networks.autograd_network import AutogradActorCritic
 from learning.networks.blocks import forward
+from learning.networks.unrolling import unrolled
 from shared.policy.blocks import Block
 from shared.policy.spec import PolicySpec
 
@@ -83,15 +84,7 @@ class RecurrentActorCritic(AutogradActorCritic):
         encoded = forward(self._encoder, before, seen.flatten(0, 1))
         of_input, of_state = torch.split(core.weight, [cells.inputs, units], 1)
         given = functional.linear(encoded, of_input, core.bias).view(*sequences.shape[:2], -1)
-        begins = (fresh != 0).any(0).flatten().tolist()  # a check at each step would cost as much
-        state, left = own[:, 0], []
-        for t, given_t in enumerate(given.unbind(1)):
-            if t and begins[t]:
-                state = torch.where(fresh[:, t] != 0, own[:, t], state)
-            recalled = state[:, :units] @ of_state.t()
-            state = cells.following(torch, given_t, recalled, state)
-            left.append(state)
-        return torch.stack(left, 1)
+        return unrolled(cells, given, of_state, fresh=fresh, own=own)
 
     def _of(self, parameters: Mapping[str, Tensor], states: Tensor) -> tuple[Tensor, Tensor]:
         """Return the policy's last layer # [N, H] and the values # [N] at states after a step."""

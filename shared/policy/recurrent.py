@@ -55,17 +55,17 @@ class Recurrent:
         units = self.units
         if self.cell == "lstm":
             gates = given + recalled
-            opened = _sigmoid(xp, gates[:, : 2 * units])
+            opened = sigmoid(xp, gates[:, : 2 * units])
             new = xp.tanh(gates[:, 2 * units : 3 * units])
-            shown = _sigmoid(xp, gates[:, 3 * units :])
+            shown = sigmoid(xp, gates[:, 3 * units :])
             cells = opened[:, units:] * state[:, units:] + opened[:, :units] * new
             return xp.concatenate((shown * xp.tanh(cells), cells), 1)
-        opened = _sigmoid(xp, given[:, : 2 * units] + recalled[:, : 2 * units])
+        opened = sigmoid(xp, given[:, : 2 * units] + recalled[:, : 2 * units])
         new = xp.tanh(given[:, 2 * units :] + opened[:, :units] * recalled[:, 2 * units :])
         return new + opened[:, units:] * (state - new)
 
 
-def _sigmoid(xp: Any, values: Any) -> Any:
+def sigmoid(xp: Any, values: Any) -> Any:
     """Return 1 / (1 + exp(-values)), in a form that cannot overflow."""
     return 0.5 * xp.tanh(0.5 * values) + 0.5
 
