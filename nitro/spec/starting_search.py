@@ -51,16 +51,28 @@ _ARS: Mapping[str, StartingJob] = {
 }
 
 
-def _es(total_steps: float, *, num_actors: int = 8, **changed: JsonValue) -> StartingJob:
+def _es(
+    total_steps: float,
+    *,
+    num_actors: int = 8,
+    reason: str = "reward_offset: as ARS; others: OpenAI's configuration for arXiv 1703.03864",
+    **changed: JsonValue,
+) -> StartingJob:
     return StartingJob(
-        total_steps=int(total_steps),
-        num_actors=num_actors,
-        hyperparameters=changed,
-        reason="reward_offset: as ARS; others: OpenAI's configuration for arXiv 1703.03864",
+        total_steps=int(total_steps), num_actors=num_actors, hyperparameters=changed, reason=reason
     )
 
 
 _ES: Mapping[str, StartingJob] = {
+    "Pendulum-": _es(
+        2e6,
+        reason="Pendulum, docs/concepts/ars.md",
+        directions=20,
+        exploration_std=0.1,
+        learning_rate=0.05,
+        weight_decay=0.0,
+        observation_normalisation=False,
+    ),
     "Swimmer-": _es(1.5e6),
     "Hopper-": _es(3.5e7, reward_offset=1.0),
     "HalfCheetah-": _es(2.9e6, num_actors=16),
