@@ -32,6 +32,7 @@ from shared.environments.state.replay import Recorder, Standing
 from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import Snapshot, decode, encode, resume
 from shared.environments.told_errors import error_text
+from shared.policy.recurrent import MAX_STATE
 
 _LOG = logging.getLogger(__name__)
 Observations = NDArray[Any]  # float32 or uint8
@@ -215,8 +216,10 @@ class Fragment:
     def _remember(self, b: int, state: NDArray[Any]) -> None:
         """Restore a recurrent state, or raise `StateError` if it is another policy's."""
         size = self._recurrent.shape[1]
-        if state.dtype != np.float32 or state.shape != (size,) or not np.isfinite(state).all():
+        if state.dtype != np.float32 or state.shape != (size,):
             raise StateError(f"a recurrent state {state.shape} was left, the policy has ({size},)")
+        if not (np.abs(state) <= MAX_STATE).all():  # nor NaN
+            raise StateError(f"a recurrent state was left with a number beyond {MAX_STATE:g}")
         self._recurrent[b] = state
 
     def _tell_begun_anew(self, b: int, why: Exception) -> None:

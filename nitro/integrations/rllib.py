@@ -255,6 +255,15 @@ def _require_supported(config: Any) -> None:
             raise CommandError(
                 f"{name}: actors do not run connectors; use a wrapper of the environment instead"
             )
+    _require_supported_policy(config)
+
+
+def _require_supported_policy(config: Any) -> None:
+    if config.model_config.get("use_lstm"):
+        raise CommandError(
+            "use_lstm: actors do not run RLlib's recurrent networks; nitro train has recurrent "
+            "policies: --set hyperparameters.recurrent=lstm"
+        )
     if config.explore is False:
         raise CommandError("explore: must be True, as a round of Nitro's actors explores")
     if not config.normalize_actions:

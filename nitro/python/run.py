@@ -123,7 +123,9 @@ class Run:
         """Return a new environment with the policy's observations and raw rewards.
 
         It differs from `gymnasium.make`'s if the job names wrappers, if observations are images or
-        have several axes, and in Atari games. The job's variables are set in this process. A
+        have several axes, and in Atari games. Of several agents it is the first, and
+        `unwrapped.others` are the rest: `shared.environments.agents.choose` sets the actions of
+        all before each is stepped. The job's variables are set in this process. A
         warning names other variables that differ from the training.
 
         Raises:

@@ -61,8 +61,6 @@ _OWN_PACKAGE = (
     "; if it is one of your own, name its package or file in NITRO_ENVIRONMENT_PACKAGES "
     "(nitro train --environment-package my_env.py)"
 )
-_NO_ENV = "must inherit from the gymnasium.Env class"
-"""The error of `gymnasium.make` for objects of other classes, such as parallel environments."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_NOTE, _MAX_NOTES = 300, 8
 _NOT_KEPT = "episodes cannot be left and taken up: "
@@ -276,12 +274,7 @@ def _made(ref: EnvironmentRef, render_mode: str | None) -> Env:
     if render_mode:
         kwargs["render_mode"] = render_mode
     try:
-        try:
-            return gymnasium.make(ref.env_id, disable_env_checker=True, **kwargs)
-        except TypeError as error:
-            if _NO_ENV not in str(error):
-                raise
-            return gymnasium.make(_with_agents(ref.env_id), disable_env_checker=True, **kwargs)
+        return gymnasium.make(_with_agents(ref.env_id), disable_env_checker=True, **kwargs)
     except UnsupportedEnvironment:
         raise
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
@@ -292,17 +285,23 @@ def _made(ref: EnvironmentRef, render_mode: str | None) -> Env:
         raise UnsupportedEnvironment(_construction_message(ref, error)) from error
 
 
-def _with_agents(env_id: str) -> EnvSpec:
-    """Return the spec of the registered environment, changed to make its first agent."""
+def _with_agents(env_id: str) -> str | EnvSpec:
+    """Return the argument of `gymnasium.make` with which a parallel environment is its first agent.
+
+    It is the name where the entry point is a class of environments of one agent.
+    """
     spec = registry[env_id]
     make = spec.entry_point
     creator = load_env_creator(make) if isinstance(make, str) else make
-    assert creator is not None, "gymnasium.make has just called it"
+    if creator is None or (isinstance(creator, type) and issubclass(creator, gymnasium.Env)):
+        return env_id
 
     def first(**kwargs: object) -> Env:
-        return first_agent(env_id, creator(**kwargs))
+        made: Any = creator(**kwargs)
+        return made if isinstance(made, gymnasium.Env) else first_agent(env_id, made)
 
-    first.metadata = getattr(creator, "metadata", {})  # type: ignore[attr-defined]
+    if hasattr(creator, "metadata"):
+        first.metadata = creator.metadata  # type: ignore[attr-defined]
     return dataclasses.replace(spec, entry_point=first)
 
 

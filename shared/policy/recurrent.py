@@ -18,6 +18,9 @@ Cell = Literal["lstm", "gru"]
 GATES: dict[Cell, int] = {"lstm": 4, "gru": 3}
 CELLS: tuple[Literal["none"] | Cell, ...] = ("none", "lstm", "gru")
 """Values of `recurrent` in a policy's metadata."""
+MAX_STATE = 2.0**24
+"""Largest number of a state. Outputs are within -1 and 1. A step adds at most 1 to an LSTM's cell,
+and float32 has no number between 2^24 and 2^24 + 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
 from shared.contracts.message import JOB_ID_FORM
+from shared.policy.recurrent import MAX_STATE
 from shared.trajectory import codec, frames
 from shared.trajectory.columns import (
     Array,
@@ -321,6 +322,11 @@ def _check_counts(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
 def _check_values(trajectory: Trajectory, environment: EnvironmentSpec) -> None:
     if (trajectory.episode_lengths < 1).any():
         raise TrajectoryError("episode_lengths holds a length below 1")
+    largest = np.abs(trajectory.arrays.get("recurrent_state", np.zeros(1))).max()
+    if largest > MAX_STATE:
+        raise TrajectoryError(
+            f"recurrent_state holds {largest:g}, no cell has more than {MAX_STATE:g}"
+        )
     num_choices = _num_choices(environment.action)
     if num_choices is None:
         return

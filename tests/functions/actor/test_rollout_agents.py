@@ -247,6 +247,18 @@ def test_an_evaluation_is_the_mean_over_agents_of_one_policys_actions() -> None:
     assert episode.episode_return == pytest.approx(total)
 
 
+def test_a_game_is_built_once() -> None:
+    built: list[Parallel] = []
+
+    def made(**_: object) -> Any:
+        built.append(Parallel())
+        return built[-1]
+
+    gymnasium.register("Once-v0", entry_point=made)
+    make_environment(ref("Once-v0")).close()
+    assert len(built) == 1
+
+
 def test_what_is_not_finite_ends_the_rollout() -> None:
     broken = ref(broken=True)
     job = task(broken)

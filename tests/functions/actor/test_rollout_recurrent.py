@@ -1,6 +1,7 @@
 """What a recurrent policy remembers goes on with the episode, wherever its fragments are taken."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -13,6 +14,7 @@ from functions.actor.rollout import evaluate_episode, sample_fragment
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
+from shared.environments.state.snapshot import decode, encode
 from shared.policy.numpy_policy import NumpyPolicy
 from shared.trajectory.trajectory import (
     Trajectory,
@@ -105,9 +107,26 @@ def test_a_trajectory_keeps_the_states_that_it_began_with(make_task: MakeTask) -
             decode_trajectory(data, environment=pendulum, state_size=size)
 
 
-def test_an_episode_of_another_policys_state_begins_anew(make_task: MakeTask) -> None:
+def test_a_state_that_no_cell_reaches_is_refused(make_task: MakeTask) -> None:
     pendulum = environment(make_task, "Pendulum-v1")
-    left = played(make_task, recurrent_policy(pendulum, "lstm"), "Pendulum-v1", [16])[0].snapshots
+    fragment = played(make_task, recurrent_policy(pendulum, "lstm"), "Pendulum-v1", [16])[0]
+    huge = fragment.recurrent_state.copy()
+    huge[1, 7] = -1e30
+    data = encode_trajectory(fragment.replaced(recurrent_state=huge))
+    with pytest.raises(TrajectoryError, match=r"recurrent_state holds 1e\+30"):
+        decode_trajectory(data, environment=pendulum, state_size=10)
+
+
+@pytest.mark.parametrize("change", ["another policy's", "huge"])
+def test_an_episode_whose_state_cannot_be_the_policys_begins_anew(
+    make_task: MakeTask, change: str
+) -> None:
+    pendulum = environment(make_task, "Pendulum-v1")
+    before = recurrent_policy(pendulum, "gru" if change == "huge" else "lstm")
+    left = played(make_task, before, "Pendulum-v1", [16])[0].snapshots
+    if change == "huge":
+        state = np.full(5, 1e30, np.float32)
+        left = tuple(encode(replace(decode(each), recurrent_state=state)) for each in left)
     task = make_task("Pendulum-v1", steps=32, num_envs=2, continues=True)
     envs = [make_environment(task.env) for _ in range(2)]
     anew = sample_fragment(task, envs, recurrent_policy(pendulum, "gru"), starts=left)

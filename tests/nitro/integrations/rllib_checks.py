@@ -188,6 +188,9 @@ def refusals() -> dict[str, str]:
         "map": refusal(lambda: ppo(policy_map="sb3").build_algo()),
         "actions": refusal(lambda: ppo().environment(normalize_actions=False).build_algo()),
         "fragment": refusal(lambda: ppo(fragment=32).build_algo()),
+        "lstm": refusal(
+            lambda: ppo().rl_module(model_config=DefaultModelConfig(use_lstm=True)).build_algo()
+        ),
         "activation": refusal(
             lambda: (
                 ppo()

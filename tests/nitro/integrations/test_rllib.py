@@ -77,6 +77,7 @@ def test_the_number_that_the_fragment_goes_by_is_the_pools(checks: dict[str, Any
         ("map", "nitro.policy_map"),
         ("actions", "normalize_actions"),
         ("fragment", "rollout_fragment_length"),
+        ("lstm", "use_lstm"),
         ("activation", "ELU"),
     ],
 )

@@ -10,11 +10,12 @@ from shared.contracts.environment_spec import ObservationSpec
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
+from shared.policy.recurrent import MAX_STATE, Cell, Recurrent
 from shared.policy.spec import PolicySpec
 from tests.learning.trajectories import CONTINUOUS, DISCRETE
 from tests.shared.policy.recurrent_policies import recurrent_network, recurrent_policy
 
-CELLS = ("lstm", "gru")
+CELLS: tuple[Cell, ...] = ("lstm", "gru")
 
 
 def rows(*shape: int, seed: int = 0) -> NDArray[np.float32]:
@@ -39,6 +40,17 @@ def test_a_policy_remembers_as_torchs_own_cells_do(cell: str) -> None:
     state = policy.new_state(3)
     for t, observation in enumerate(seen.numpy()):
         np.testing.assert_allclose(policy.outputs(observation, state), expected[t], atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_no_step_leads_beyond_the_largest_state(cell: Cell) -> None:
+    cells = Recurrent(cell=cell, inputs=1, units=2)
+    state = np.full((1, cells.state_size), MAX_STATE, np.float32)
+    gates = np.full((1, cells.weight_shape[0]), 1e30, np.float32)  # all open
+    for sign in (1, -1):
+        for given in (gates, -gates):
+            after = cells.following(np, given, np.zeros_like(given), sign * state)
+            assert np.abs(after).max() <= MAX_STATE
 
 
 @pytest.mark.parametrize("cell", CELLS)
