@@ -31,6 +31,8 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "breakdown": "latency of a round and overhead of the detector (Figure 20)",
         "horizon": "episodes that go on, beside episodes cut with every fragment",
         "calibration": "how long the parts of a round take on one core, in CPU time",
+        "evolution": "ARS beside PPO and SAC: returns by steps, seconds and dollars",
+        "population": "directions of ARS: fixed numbers beside one chosen by the noise scale",
         "dollars": "dollars and seconds to a return, at four sets of prices",
         "slow_simulators": "a slow simulator here, on a server and serverless, to a return",
         "stellaris": "a learner made of functions beside synchronous ones (Stellaris)",

@@ -1,6 +1,7 @@
 """The outcome of one cell, mostly one job, in the numbers that experiments read."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from statistics import fmean
 from typing import Self, TypeVar
 
@@ -136,6 +137,13 @@ class JobOutcome(Outcome):
         """Return the mean return after so much money, on straight lines between evaluations."""
         spent = [e.cost_usd for e in self.evaluations]
         return float(np.interp(usd, spent, [e.mean_return for e in self.evaluations]))
+
+    def return_at_seconds(self, seconds: float) -> float:
+        """Return the mean return after so long on AWS, whose time rounds share as they did here."""
+        ends = [0.0, *accumulate(r.timing.total_s for r in self.rounds)]
+        scale = self.projected_wall_s / ends[-1]
+        passed = [scale * ends[e.updates] for e in self.evaluations]
+        return float(np.interp(seconds, passed, [e.mean_return for e in self.evaluations]))
 
     def return_at_steps(self, steps: float) -> float:
         """Return the mean return after so many environment steps, likewise."""

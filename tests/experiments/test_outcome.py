@@ -97,3 +97,9 @@ def test_fewer_warm_environments_are_a_smaller_bill_and_nothing_else() -> None:
     assert [e.cost_usd for e in found.evaluations] == [0.0, 2.5, 5.0]
     assert found.final_return == made.final_return
     assert made.keeping_warm(64, instead_of=64) == made
+
+
+def test_rounds_share_the_time_on_aws_as_they_took_here() -> None:
+    run = outcome([0, 10, 30]).model_copy(update={"projected_wall_s": 8.0})
+    assert run.return_at_seconds(4.0) == pytest.approx(10.0)
+    assert run.return_at_seconds(6.0) == pytest.approx(20.0)

@@ -1,0 +1,1 @@
+"""Searches, which learn from returns alone."""
