@@ -188,9 +188,9 @@ class Fleet:
 
 
 @contextmanager
-def pushing_fleet(*, processes: int, actor: str = "pushing_actor") -> Iterator[Fleet]:
-    """Run a local system whose actors only push what an actor of `benchmarks.actors` makes."""
-    handler = {"NITRO_EMULATOR_HANDLER": f"benchmarks.actors.{actor}.handler"}
+def pushing_fleet(*, processes: int) -> Iterator[Fleet]:
+    """Run a local system whose actors only push."""
+    handler = {"NITRO_EMULATOR_HANDLER": "benchmarks.actors.pushing_actor.handler"}
     with (
         tempfile.TemporaryDirectory() as folder,
         ValkeyServer(port=free_ports(1)[0]) as server,

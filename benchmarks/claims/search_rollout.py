@@ -71,7 +71,7 @@ def iterating() -> Callable[[], object]:
     search = SearchTask(
         seed=0,
         directions=1,
-        actors=1,
+        parts=1,
         exploration_std=rule.exploration_std,
         moments=rule.observation_normalisation,
         longest=_EPISODE_STEPS,
@@ -90,7 +90,7 @@ def iterating() -> Callable[[], object]:
     )
 
     def iterate() -> object:
-        sums = search_episodes(task, search, env, load_policy(*ars.policy_payload()))
+        sums = search_episodes(task, search, 0, env, load_policy(*ars.policy_payload()))
         return learn_round(ars, [sums])
 
     return iterate

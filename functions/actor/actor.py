@@ -1,4 +1,4 @@
-"""An actor: fetches a policy, rolls it out, stores the result.
+"""An actor: fetches a policy, rolls it out, stores the result. A search's does so again and again.
 
 It lives as long as its process and reuses expensive objects: the environments, the decoded policy,
 the connection. Results do not depend on them: environments are reset with the task's seed, and a
@@ -6,22 +6,29 @@ policy is used only for its own job and version.
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
+from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.search import search_episodes
 from functions.actor.warm import WarmEnv, WarmEnvironments
 from functions.actor.watchdog import Watchdog
 from shared.cache.client import TrajectoryCache
-from shared.contracts.rollouts import MAX_POLICY_BYTES, ActorReport, RolloutTask
+from shared.cache.search_queue import QueueClosedError, TakenPart
+from shared.contracts.rollouts import MAX_POLICY_BYTES, ActorReport, RolloutTask, SearchTask
 from shared.environments.state.replay import Standing
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
 from shared.trajectory import codec
-from shared.trajectory.episode_sums import encode_sums
+from shared.trajectory.episode_sums import encode_failure, encode_sums
 from shared.trajectory.trajectory import Trajectory, encode_episode, encode_trajectory
+
+_LOOK_S = 2.0
+"""One wait for a search's next part; between two waits the actor checks whether to end."""
+_IDLE_S = 20.0
+"""Longest time without a part: the learner has ended, and the next one launches actors again."""
 
 
 class PolicyUnavailableError(RuntimeError):
@@ -36,15 +43,26 @@ class StartsGoneError(RuntimeError):
     """The cache does not have the task's snapshots; the learner republishes them likewise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
-    """A rollout ready to be stored."""
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """The outcome of a task, and its times."""
 
-    payload: bytes = b""
+    outcome: Literal["stored", "duplicate", "late", "cancelled"] = "cancelled"
+    payload_bytes: int = 0
     steps: int = 0
-    episode_returns: tuple[float, ...] = ()
-    episode_lengths: tuple[int, ...] = ()
+    episode_returns: list[float] = field(default_factory=list)
+    episode_lengths: list[int] = field(default_factory=list)
     dropped_episodes: int = 0
+    fetch_s: float = 0.0
+    rollout_s: float = 0.0
+    push_s: float = 0.0
+
+    def add(self, result: Trajectory) -> None:
+        """Count a result's steps and episodes."""
+        self.steps += result.num_steps
+        self.episode_returns += result.episode_returns.tolist()
+        self.episode_lengths += result.episode_lengths.tolist()
+        self.dropped_episodes += result.dropped_episodes
 
 
 class Actor:
@@ -78,53 +96,118 @@ class Actor:
             RolloutError: The environment or the policy failed.
         """
         started = time.perf_counter()
-        result, fetch_s, rollout_s, push_s = _Result(), 0.0, 0.0, 0.0
-        outcome: Literal["stored", "duplicate", "late", "cancelled"] = "cancelled"
+        work = _Work()
         if not self._cache.is_cancelled(task.job_id, task.lease_hash):
-            policy = self._fetched_policy(task)
-            starts = self._fetched_starts(task)
-            envs = self._warm.take(task, starts)
-            rollout_started = time.perf_counter()
-            fetch_s = rollout_started - started
             try:
-                result = _roll_out(task, envs, policy, starts, self._watchdog)
+                if task.search is None:
+                    self._roll_out(task, work)
+                else:
+                    self._search(task, task.search, work)
             except BaseException:
-                self.close()  # they may be permanently broken
+                self.close()  # its environments may be permanently broken
                 raise
-            rolled_out = time.perf_counter()
-            rollout_s = rolled_out - rollout_started
-            outcome = self._cache.store_result(
-                task.job_id,
-                task.round,
-                mode=task.mode,
-                actor_index=task.actor_index,
-                payload=result.payload,
-            )
-            push_s = time.perf_counter() - rolled_out
         return ActorReport(
             job_id=task.job_id,
             round=task.round,
             actor_index=task.actor_index,
             mode=task.mode,
-            outcome=outcome,
-            steps=result.steps,
-            episode_returns=result.episode_returns,
-            episode_lengths=result.episode_lengths,
-            dropped_episodes=result.dropped_episodes,
-            fetch_s=fetch_s,
-            rollout_s=rollout_s,
-            push_s=push_s,
+            outcome=work.outcome,
+            steps=work.steps,
+            episode_returns=tuple(work.episode_returns),
+            episode_lengths=tuple(work.episode_lengths),
+            dropped_episodes=work.dropped_episodes,
+            fetch_s=work.fetch_s,
+            rollout_s=work.rollout_s,
+            push_s=work.push_s,
             total_s=time.perf_counter() - started,
             cold_start=cold_start,
-            payload_bytes=len(result.payload),
+            payload_bytes=work.payload_bytes,
         )
 
-    def _fetched_policy(self, task: RolloutTask) -> NumpyPolicy:
-        key = (task.job_id, task.lease_hash, task.policy_version)
+    def _roll_out(self, task: RolloutTask, work: _Work) -> None:
+        """Roll out a fragment or an evaluation episode, and store it."""
+        began = time.perf_counter()
+        policy = self._fetched_policy(task, task.policy_version)
+        starts = self._fetched_starts(task)
+        envs = self._warm.take(task, starts)
+        fetched = time.perf_counter()
+        payload = _rolled_out(task, envs, policy, starts, self._watchdog, work)
+        rolled_out = time.perf_counter()
+        work.outcome = self._cache.store_result(
+            task.job_id,
+            task.round,
+            mode=task.mode,
+            actor_index=task.actor_index,
+            payload=payload,
+        )
+        work.payload_bytes = len(payload)
+        work.fetch_s, work.rollout_s = fetched - began, rolled_out - fetched
+        work.push_s = time.perf_counter() - rolled_out
+
+    def _search(self, task: RolloutTask, search: SearchTask, work: _Work) -> None:
+        """Play parts of a search's iterations until its round is over.
+
+        The outcome stays `cancelled` if no part came for long.
+        """
+        try:
+            for part in self._parts(task):
+                began = time.perf_counter()
+                version = task.policy_version + part.number // search.parts
+                policy = self._fetched_policy(task, version)
+                (warm,) = self._warm.take(task, ())
+                warm.standing = None
+                fetched = time.perf_counter()
+                try:
+                    sums = search_episodes(
+                        task, search, part.number, warm.env, policy, watchdog=self._watchdog
+                    )
+                    work.add(sums)
+                    payload = encode_sums(sums)
+                except RolloutError as error:
+                    self.close()  # the environment may be permanently broken
+                    payload = encode_failure(str(error))
+                played = time.perf_counter()
+                self._cache.store_result(
+                    task.job_id,
+                    task.round,
+                    mode="search",
+                    actor_index=part.number,
+                    payload=payload,
+                )
+                self._cache.finish_part(task.job_id, task.round, part)
+                work.payload_bytes += len(payload)
+                work.fetch_s += fetched - began
+                work.rollout_s += played - fetched
+                work.push_s += time.perf_counter() - played
+        except QueueClosedError:
+            work.outcome = "stored"
+
+    def _parts(self, task: RolloutTask) -> Iterator[TakenPart]:
+        """Yield parts until none comes for long, or the job is cancelled.
+
+        Raises:
+            QueueClosedError: The round is over.
+        """
+        heard_at, timeout_s = time.monotonic(), 0.0
+        while time.monotonic() - heard_at < _IDLE_S:
+            part = self._cache.take_part(
+                task.job_id, task.round, actor_index=task.actor_index, timeout_s=timeout_s
+            )
+            if part is not None:
+                yield part
+                heard_at, timeout_s = time.monotonic(), _LOOK_S
+            elif timeout_s and self._cache.is_cancelled(task.job_id, task.lease_hash):
+                return
+            else:
+                # In turn: parts for anybody, and one whose delivery to this actor was lost.
+                timeout_s = 0.0 if timeout_s else _LOOK_S
+
+    def _fetched_policy(self, task: RolloutTask, version: int) -> NumpyPolicy:
+        key = (task.job_id, task.lease_hash, version)
         if self._policy is not None and self._policy[0] == key:
             return self._policy[1]
-        name = f"policy version {task.policy_version} of job {task.job_id}"
-        payload = self._cache.fetch_policy(task.job_id, task.policy_version)
+        name = f"policy version {version} of job {task.job_id}"
+        payload = self._cache.fetch_policy(task.job_id, version)
         if payload is None:
             raise PolicyGoneError(
                 f"{name} is not in the cache: it was deleted, has expired or was never published"
@@ -155,28 +238,25 @@ class Actor:
         self._warm.close()
 
 
-def _roll_out(
+def _rolled_out(
     task: RolloutTask,
     envs: Sequence[WarmEnv],
     policy: NumpyPolicy,
     starts: Sequence[bytes],
     watchdog: Watchdog | None,
-) -> _Result:
+    work: _Work,
+) -> bytes:
+    """Roll out; count the work, and return the result's bytes."""
     standing = [each.standing for each in envs]
     for each in envs:
         each.standing = None
     if task.mode == "evaluate":
         episode = evaluate_episode(task, envs[0].env, policy, watchdog=watchdog)
-        return _Result(
-            payload=encode_episode(episode),
-            steps=episode.length,
-            episode_returns=(episode.episode_return,),
-            episode_lengths=(episode.length,),
-            dropped_episodes=episode.dropped_episodes,
-        )
-    if task.search is not None:
-        sums = search_episodes(task, task.search, envs[0].env, policy, watchdog=watchdog)
-        return _result(sums, encode_sums(sums))
+        work.steps = episode.length
+        work.episode_returns = [episode.episode_return]
+        work.episode_lengths = [episode.length]
+        work.dropped_episodes = episode.dropped_episodes
+        return encode_episode(episode)
     trajectory = sample_fragment(
         task,
         [agent for each in envs for agent in each.agents],
@@ -190,14 +270,5 @@ def _roll_out(
             if place:
                 observation = trajectory.observation[-1, b].copy()
                 each.standing = Standing(place=place, observation=observation)
-    return _result(trajectory, encode_trajectory(trajectory))
-
-
-def _result(trajectory: Trajectory, payload: bytes) -> _Result:
-    return _Result(
-        payload=payload,
-        steps=trajectory.num_steps,
-        episode_returns=tuple(trajectory.episode_returns.tolist()),
-        episode_lengths=tuple(trajectory.episode_lengths.tolist()),
-        dropped_episodes=trajectory.dropped_episodes,
-    )
+    work.add(trajectory)
+    return encode_trajectory(trajectory)

@@ -1,4 +1,4 @@
-"""A search's episodes: in each the policy is perturbed along a random direction, forward or back.
+"""Parts of a search's iterations: the policy is perturbed along random directions, both ways.
 
 Invariant: an episode depends only on the job's seed, the iteration, its number in the iteration and
 the policy, not on its actor. Both episodes of a direction begin with the same seed, which reduces
@@ -25,27 +25,37 @@ _Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 def search_episodes(
     task: RolloutTask,
     search: SearchTask,
+    number: int,
     env: Env,
     policy: NumpyPolicy,
     *,
     watchdog: Watchdog | None = None,
 ) -> EpisodeSums:
-    """Play an actor's part of an iteration, with the most likely action at every step.
+    """Play a part of an iteration, with the most likely action at every step.
 
     An episode with a non-finite value is dropped and replaced.
+
+    Args:
+        task: The actor's task.
+        search: Its search.
+        number: The part's, in the round.
+        env: Where to play.
+        policy: The iteration's.
+        watchdog: Notices a step that hangs.
 
     Raises:
         RolloutError: As for `functions.actor.rollout.evaluate_episode`.
     """
-    episodes = search.episodes(task.actor_index)
+    version = task.policy_version + number // search.parts
+    episodes = search.episodes(number % search.parts)
     weights = flat_weights(policy.spec, policy.arrays)
     returns, lengths, dropped = list[float](), list[int](), 0
     moments = list[_Moments]()
     for episode in episodes:
         way, index = divmod(episode, search.directions)
-        step = direction(search.seed, task.round, index, weights.size) * search.exploration_std
+        step = direction(search.seed, version, index, weights.size) * search.exploration_std
         moved = shaped_weights(policy.spec, weights - step if way else weights + step)
-        seed = actor_seed(search.seed, mode="search", round_index=task.round, actor_index=index)
+        seed = actor_seed(search.seed, mode="search", round_index=version, actor_index=index)
         play = Play(
             task, env, policy.with_weights(moved), most_steps=search.longest, keeps=search.moments
         )
@@ -57,8 +67,8 @@ def search_episodes(
     return EpisodeSums(
         job_id=task.job_id,
         round=task.round,
-        actor_index=task.actor_index,
-        policy_version=task.policy_version,
+        actor_index=number,
+        policy_version=version,
         dropped_episodes=dropped,
         episode=np.array(episodes, np.int64),
         episode_returns=np.array(returns),

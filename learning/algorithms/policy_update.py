@@ -1,5 +1,6 @@
 """The result of policy updates, one or all between two rounds, and the types of saved state."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ StateScalars = dict[str, bool | int | float | str]
 _LARGEST = "_max"
 """Suffix of stats that are summarised by their maximum."""
 _FRESH = "fresh"
+_COUNTS = ("updates", "replays")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +43,19 @@ class UpdateTally:
             counts without an update.
         """
         updates, self._updates = self._updates, []
-        stats: dict[str, float] = {}
-        for name in dict.fromkeys(name for update in updates for name in update):
-            values = [update[name] for update in updates if name in update]
-            stats[name] = max(values) if name.endswith(_LARGEST) else sum(values) / len(values)
+        stats = summary(updates)
         replays = sum(update.get(_FRESH, 1.0) == 0.0 for update in updates)
         stats.pop(_FRESH, None)
         return stats | {"updates": float(len(updates)), "replays": float(replays)}
+
+
+def summary(stats: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sums of counts, the maxima of stats that end in `_max`, and the others' means."""
+    summed: dict[str, float] = {}
+    for name in dict.fromkeys(name for each in stats for name in each):
+        values = [each[name] for each in stats if name in each]
+        if name in _COUNTS:
+            summed[name] = sum(values)
+        else:
+            summed[name] = max(values) if name.endswith(_LARGEST) else sum(values) / len(values)
+    return summed

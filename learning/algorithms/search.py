@@ -4,7 +4,7 @@ In an iteration with N directions d_i and the policy's weights w, whole episodes
 w + nu d_i and w - nu d_i. A subclass makes a step of their returns. Observations are normalised by
 the statistics of all episodes before the iteration, if that is wanted.
 
-A round is one iteration. Everything is summed up in the order of the episodes' numbers, so equal
+Everything is summed up in the order of the episodes' numbers, so equal
 seeds give equal weights however many actors there are.
 """
 
@@ -86,7 +86,7 @@ class Search(OnPolicy):
             FloatingPointError: The weights would not be finite; the policy is as before.
         """
         parts = [each for each in trajectories if isinstance(each, EpisodeSums)]
-        iteration, *others = {each.round for each in trajectories}
+        iteration, *others = {each.policy_version for each in trajectories}
         if len(parts) < len(trajectories) or others:
             raise ValueError(f"episodes must be of one iteration, got {[iteration, *others]}")
         sums = _in_order(parts)
@@ -124,7 +124,7 @@ class Search(OnPolicy):
         Args:
             ways: Returns of the directions that count, there and back # [2, K].
             directions: Their numbers # [K].
-            iteration: The round.
+            iteration: The policy's version.
         """
         raise NotImplementedError
 

@@ -18,6 +18,7 @@ from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask, SearchTask
 from shared.environments.building import Env, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
+from shared.hyperparameters.search import SearchHyperparameters
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
 from shared.trajectory import codec
 from shared.trajectory.episode_sums import EpisodeSums, encode_sums
@@ -44,8 +45,9 @@ def measure_search(spec: JobSpec, *, total_steps: int, episode_steps: int | None
         raise CommandError(
             f"episodes.horizon: the episodes of {spec.env_id} have no limit: give a number of steps"
         )
-    search = search_task(job, num_actors=1)
+    search, rule = search_task(job), job.hyperparameters
     assert search is not None, "it is a search"
+    assert isinstance(rule, SearchHyperparameters), "nothing else searches"
     arrays, metadata = build_algorithm(job, device=torch.device("cpu")).policy_payload()
     payload = codec.encode(arrays, metadata)
     began = time.perf_counter()
@@ -60,20 +62,23 @@ def measure_search(spec: JobSpec, *, total_steps: int, episode_steps: int | None
     except (UnsupportedEnvironment, RolloutError) as error:
         raise CommandError(f"{spec.env_id}: {error}", exit_code=EXIT_FAILED) from error
     steps, update_s = min(episode_steps or limit, limit), _update_s(job, search, sums)
-    num_episodes = 2 * search.directions
+    num_iterations = rule.most_iterations
+    num_episodes = num_iterations * rule.num_episodes
     return Workload(
         env_id=spec.env_id,
         images=False,
         total_steps=total_steps,
         samples_per_round=num_episodes * steps,
         episodes_per_round=num_episodes,
+        iterations=num_iterations,
         evaluate_every=spec.evaluation.every_rounds,
         evaluation_episodes=spec.evaluation.episodes,
         episode_steps=steps,
         step_s=step_s,
         computing=computing,
         reset_s=reset_s,
-        call_s=loading_s + REQUEST_S,
+        # Between two iterations actors wait for the update.
+        call_s=num_iterations * loading_s + (num_iterations - 1) * update_s + REQUEST_S,
         update_s=update_s + CHECKPOINT_S,
         gpu_update_s=update_s + CHECKPOINT_S,
         bytes_per_sample=len(encode_sums(sums)) / steps,
@@ -85,28 +90,28 @@ def _played(
     job: Job, search: SearchTask, env: Env, policy: NumpyPolicy
 ) -> tuple[float, float, float, EpisodeSums]:
     """Play for a few seconds; return a step's time and CPU share, a reset's time, and an answer."""
-    one = search.model_copy(update={"actors": 2 * search.directions})
+    one = search.model_copy(update={"parts": 2 * search.directions})
     resets_s = []
     for _ in range(_REPEATS):
         began = time.perf_counter()
         env.reset(seed=job.spec.seed)
         resets_s.append(time.perf_counter() - began)
+    task = RolloutTask(
+        mode="sample",
+        job_id=job.job_id,
+        round=0,
+        attempt=0,
+        actor_index=0,
+        policy_version=0,
+        env=job.spec.environment_ref,
+        steps=1,
+        search=one,
+        seed=0,
+    )
     reset_s, num_steps, index = min(resets_s), 0, 0
     began, computed = time.perf_counter(), time.process_time()
     while time.perf_counter() - began < _PLAYING_S:
-        task = RolloutTask(
-            mode="sample",
-            job_id=job.job_id,
-            round=index // one.actors,
-            attempt=0,
-            actor_index=index % one.actors,
-            policy_version=0,
-            env=job.spec.environment_ref,
-            steps=1,
-            search=one,
-            seed=0,
-        )
-        sums = search_episodes(task, one, env, policy)
+        sums = search_episodes(task, one, index, env, policy)
         num_steps, index = num_steps + sums.num_steps, index + 1
     took_s = time.perf_counter() - began
     computing = (time.process_time() - computed) / took_s

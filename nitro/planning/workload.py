@@ -31,6 +31,8 @@ class Workload(Message):
     samples_per_round: PositiveInt
     episodes_per_round: Count = 0
     """Whole episodes of `episode_steps` that its actors share; 0 if they share samples."""
+    iterations: PositiveInt = 1
+    """Equal parts of a search's round, one after the other."""
     envs_per_actor: PositiveInt = 1
     evaluate_every: Count
     """Rounds between evaluations; 0 for none."""
@@ -70,7 +72,8 @@ class Workload(Message):
     @property
     def most_actors(self) -> int:
         """The most actors of a round."""
-        shares = self.episodes_per_round or self.samples_per_round // self.envs_per_actor
+        shares = self.episodes_per_round // self.iterations
+        shares = shares or self.samples_per_round // self.envs_per_actor
         return min(shares, MAX_ACTORS)
 
     def steps_of(self, num_actors: int) -> int:
@@ -85,7 +88,8 @@ class Workload(Message):
         return self.call_s + self.replay_s + resets_s + self.steps_of(num_actors) * self.step_s
 
     def _episodes_of(self, num_actors: int) -> int:
-        return math.ceil(self.episodes_per_round / num_actors)
+        each = self.episodes_per_round // self.iterations
+        return self.iterations * math.ceil(each / num_actors)
 
     def samples_of(self, num_actors: int) -> int:
         """Return the steps of a round of this many actors."""

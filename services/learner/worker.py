@@ -274,6 +274,7 @@ class Worker:
             checkpoints=checkpoints,
             record=record,
             observe=observe,
+            env_steps=sum(env_steps.values()),
             desk=desk,
         )
 

@@ -15,7 +15,8 @@ from typing import Literal, cast
 
 _LOG = logging.getLogger(__name__)
 
-Mode = Literal["sample", "evaluate"]
+Mode = Literal["sample", "search", "evaluate"]
+"""`search`: a part of a search's iteration, whose index is its number in the round."""
 
 FailureKind = Literal["lost", "environment", "hung", "vanished"]
 """`environment`: the environment raised or broke the interface, and would again with the same seed.
@@ -37,7 +38,7 @@ FAILURE_KINDS: dict[str, FailureKind] = {
 MAX_REASON_CHARS = 1500
 """Longest reason of a failure, enough for the last lines of a traceback."""
 _TOKEN = re.compile(
-    rb"(?P<mode>sample|evaluate):(?P<index>[0-9]{1,9})"
+    rb"(?P<mode>sample|search|evaluate):(?P<index>[0-9]{1,9})"
     rb"(?::(?P<attempt>[0-9]{1,9}):(?P<kind>lost|environment|hung|vanished):(?P<reason>.*))?",
     re.DOTALL,
 )

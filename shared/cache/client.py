@@ -18,7 +18,8 @@ from redis.typing import EncodableT
 from shared.cache import arrivals, keys
 from shared.cache.arrivals import Arrival, FailureKind, Mode, claim_field
 from shared.cache.connection import CacheUnreachableError
-from shared.cache.first_wins import LIMIT, FirstWins, StoreOutcome
+from shared.cache.first_wins import LIMIT, StoreOutcome
+from shared.cache.search_queue import SearchQueue
 
 _NUM_STARTS = "number"
 """Field of a round's starts with the number of waiting streams."""
@@ -36,7 +37,7 @@ class RoundCounters:
     """Arrived after another trajectory of the same actor index."""
 
 
-class TrajectoryCache(FirstWins):
+class TrajectoryCache(SearchQueue):
     """A client of the cache with one connection."""
 
     # --- policies ---------------------------------------------------------------------------
@@ -61,9 +62,9 @@ class TrajectoryCache(FirstWins):
                 "what actors had stored; a cache that was started again is empty"
             )
 
-    def delete_policy(self, job_id: str, policy_version: int) -> None:
-        """Delete one version's weights."""
-        self._run("UNLINK", keys.policy(job_id, policy_version))
+    def delete_policy(self, job_id: str, *policy_versions: int) -> None:
+        """Delete these versions' weights."""
+        self._unlink([keys.policy(job_id, version) for version in policy_versions])
 
     # --- episodes that continue -------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class TrajectoryCache(FirstWins):
         The claims stay until they expire, so that a late result can be recognised.
         """
         results = _result_keys(job_id, round, self._fields(job_id, (round,))[0])
-        self._unlink([*results, keys.starts(job_id, round)])
+        self._unlink([*results, keys.starts(job_id, round), keys.queue(job_id, round)])
 
     def round_counters(self, job_id: str, round: int) -> RoundCounters:
         """Return how many of a round's trajectories have been late or duplicate so far."""
@@ -218,9 +219,9 @@ class TrajectoryCache(FirstWins):
         return lease_hash.encode() in (lease_hashes or b"").split()
 
     def forget_rounds(self, job_id: str, rounds: Iterable[int]) -> None:
-        """Delete all keys of these rounds, which are repeated, except for their starts.
+        """Delete all keys of these rounds, which are repeated, except for starts and queues.
 
-        Starts are published before every request for a round, and replaced each time.
+        Both are published before every request for a round, and replaced each time.
         """
         wanted = iter(rounds)
         while batch := list(itertools.islice(wanted, _BATCH)):
@@ -235,7 +236,7 @@ class TrajectoryCache(FirstWins):
         """Delete all keys of these rounds and policy versions, and the cancel mark."""
         made = list(rounds)
         self.forget_rounds(job_id, made)
-        self._unlink([keys.starts(job_id, index) for index in made])
+        self._unlink([name(job_id, index) for name in (keys.starts, keys.queue) for index in made])
         self._unlink([keys.cancel(job_id), *(keys.policy(job_id, v) for v in policy_versions)])
 
     def memory(self) -> tuple[int, str]:

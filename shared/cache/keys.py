@@ -33,8 +33,13 @@ def arrivals(job_id: str, round_index: int) -> str:
     return f"nitro:{{{job_id}}}:round:{round_index}:arrivals"
 
 
+def queue(job_id: str, round_index: int) -> str:
+    """Stream of a search's round: parts of its iterations, for actors to take."""
+    return f"nitro:{{{job_id}}}:round:{round_index}:queue"
+
+
 def result(job_id: str, round_index: int, mode: str, actor_index: int) -> str:
-    """One actor's result: an encoded trajectory (`sample`) or episode (`evaluate`)."""
+    """A result: an encoded trajectory (`sample`), part (`search`) or episode (`evaluate`)."""
     return f"nitro:{{{job_id}}}:round:{round_index}:{mode}:{actor_index}"
 
 

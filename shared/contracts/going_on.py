@@ -158,7 +158,9 @@ def _searching(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
     fewest, most = (min(n, rule.num_episodes) for n in (spec.actors.min, spec.actors.max))
     changes: dict[str, object] = {
         "actors": _ranged(spec, fewest, most),
-        "steps_per_actor": min(longest_search(spec, environment), MAX_ACTOR_STEPS),
+        "steps_per_actor": min(
+            rule.most_iterations * longest_search(spec, environment), MAX_ACTOR_STEPS
+        ),
     }
     if isinstance(spec.scaling, FixedScaling) and spec.scaling.num_actors > most:
         changes["scaling"] = FixedScaling(policy="fixed", num_actors=most)
@@ -166,7 +168,7 @@ def _searching(spec: JobSpec, environment: EnvironmentSpec) -> JobSpec:
 
 
 def longest_search(spec: JobSpec, environment: EnvironmentSpec) -> int:
-    """Return the most steps that the fewest actors of a search may have each in a round."""
+    """Return the most steps of an equal share of an iteration among a search's fewest actors."""
     rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
     assert isinstance(rule, SearchHyperparameters), "nothing else searches"
     fewest = min(spec.actors.min, rule.num_episodes)

@@ -26,22 +26,25 @@ class SearchTask(Message):
     """Whole episodes of perturbed policies, in place of a fragment.
 
     An iteration has `2 * directions` episodes: i and `directions + i` go along direction i, there
-    and back. Actors take every `actors`-th, from their own index on.
+    and back. They are divided into parts, and a round has the parts of several iterations. The
+    round's actors take parts from a queue until the learner closes it.
     """
 
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**63)]
-    """The job's: with the round it gives the directions and the episodes, whoever plays them."""
+    """The job's: with the policy's version it gives the directions and the episodes, whoever plays
+    them."""
     directions: PositiveInt
-    actors: PositiveInt
+    parts: PositiveInt
+    """Of an iteration."""
     exploration_std: PositiveFloat
     longest: PositiveInt
     """Steps at which an episode is cut."""
     moments: bool
     """Whether the moments of what each episode observed are reported."""
 
-    def episodes(self, actor_index: int) -> range:
-        """Return the episodes that an actor plays."""
-        return range(actor_index, 2 * self.directions, self.actors)
+    def episodes(self, part: int) -> range:
+        """Return the episodes of one of an iteration's parts."""
+        return range(part, 2 * self.directions, self.parts)
 
 
 class RolloutTask(Message):

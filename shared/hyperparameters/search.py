@@ -9,6 +9,8 @@ from shared.hyperparameters.common import ActionMapping, Hyperparameters, LogStd
 
 MAX_DIRECTIONS = 10_000
 """Most directions of an iteration."""
+_MOST_EPISODES = 2 * MAX_DIRECTIONS
+"""Most episodes of a round of several iterations: all their returns are recorded with it."""
 Directions = Annotated[int, Field(strict=True, ge=1, le=MAX_DIRECTIONS)]
 
 
@@ -17,6 +19,10 @@ class SearchHyperparameters(Hyperparameters):
 
     directions: Directions
     exploration_std: PositiveFloat
+    iterations: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
+    """Iterations of a round: its actors are launched once for all of them. A round has fewer if
+    there would be more than 20,000 episodes, or when the job has its steps. Weights do not depend
+    on it. Paper: not used. Standard: calls then cost little beside their episodes."""
     reward_offset: NonNegativeFloat = 0.0
     """Taken off the reward of each step, where staying alive is rewarded. Returns are reported
     without it. Paper: not used. Standard: not used."""
@@ -30,3 +36,8 @@ class SearchHyperparameters(Hyperparameters):
     def num_episodes(self) -> int:
         """Episodes of an iteration."""
         return 2 * self.directions
+
+    @property
+    def most_iterations(self) -> int:
+        """Most iterations of a round."""
+        return max(1, min(self.iterations, _MOST_EPISODES // self.num_episodes))

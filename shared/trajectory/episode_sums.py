@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shared.cache.arrivals import MAX_REASON_CHARS
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.trajectory.codec import DEFAULT_MAX_BYTES
 from shared.trajectory.columns import Array, Column, ColumnsError, Schema, checked
@@ -19,6 +20,7 @@ from shared.trajectory.trajectory import (
 )
 
 _FORMAT = "nitro-episode-sums/1"
+_FAILED = b"nitro-part-failed/1\n"
 _LARGEST_RETURN = 1e100
 """Limit for returns, so that their sums and squares are finite."""
 _LARGEST_OBSERVED = float(np.finfo(np.float32).max)
@@ -64,6 +66,18 @@ def _schema(num_observed: int) -> Schema:
 def encode_sums(sums: EpisodeSums) -> bytes:
     """Return the sums as bytes for the cache; equal sums give equal bytes."""
     return encoded(sums.arrays, sums, _FORMAT)
+
+
+def encode_failure(reason: str) -> bytes:
+    """Return the result of a part whose environment failed."""
+    return _FAILED + reason.encode("utf-8", "replace")
+
+
+def failure_in(data: bytes) -> str | None:
+    """Return why a part's environment failed, of untrusted bytes; None if they do not say so."""
+    if not data.startswith(_FAILED):
+        return None
+    return data[len(_FAILED) :][:MAX_REASON_CHARS].decode("utf-8", "replace")
 
 
 def decode_sums(

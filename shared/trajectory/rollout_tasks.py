@@ -1,5 +1,6 @@
 """The tasks of a round's actors, identical for functions and for the learner's own cores."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -12,6 +13,12 @@ from shared.contracts.rounds import RoundPlan
 from shared.hyperparameters.common import GradientHyperparameters
 from shared.hyperparameters.search import SearchHyperparameters
 from shared.trajectory.seeds import actor_seed
+
+_PARTS_PER_ACTOR = 4
+"""Parts of an iteration, for each actor: episodes differ in length, but each part costs a message.
+"""
+_MOST_EPISODES = 16
+"""Most episodes of a part, so that its result is small."""
 
 
 def rollout_tasks(
@@ -66,22 +73,23 @@ def _task(
         rebuild=job.described_environment.repeats == "rebuilt",
         horizon=spec.episodes.cut_at if samples else None,
         discount=rule.discount if isinstance(rule, GradientHyperparameters) else 1.0,
-        search=search_task(job, plan.num_actors) if samples else None,
+        search=search_task(job) if samples else None,
         seed=actor_seed(spec.seed, mode=mode, round_index=plan.round, actor_index=actor_index),
     )
 
 
-def search_task(job: Job, num_actors: int) -> SearchTask | None:
-    """Return the search of a round with `num_actors` actors; None if the actors sample."""
+def search_task(job: Job) -> SearchTask | None:
+    """Return the search of a job's rounds; None if its actors sample."""
     rule = job.hyperparameters
     if not isinstance(rule, SearchHyperparameters):
         return None
     longest = longest_episode(job.spec, job.described_environment)
     assert longest is not None, "admission refuses a search without a limit"
+    fewest = math.ceil(rule.num_episodes / _MOST_EPISODES)
     return SearchTask(
         seed=job.spec.seed,
         directions=rule.directions,
-        actors=num_actors,
+        parts=min(rule.num_episodes, max(_PARTS_PER_ACTOR * job.spec.actors.max, fewest)),
         exploration_std=rule.exploration_std,
         longest=longest,
         moments=rule.observation_normalisation,

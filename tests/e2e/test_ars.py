@@ -23,7 +23,10 @@ CARTPOLE: dict[str, Any] = {
 def test_a_job_that_is_killed_and_has_other_actors_ends_with_the_same_weights(
     client: NitroClient, system: LocalSystem, runs_dir: Path
 ) -> None:
-    slow_rounds = {"hyperparameters": {"directions": 16}, "stop": {"max_rounds": 10}}
+    slow_rounds = {
+        "hyperparameters": {"directions": 16, "iterations": 2},
+        "stop": {"max_rounds": 10},
+    }
     spec = JobSpec.model_validate(CARTPOLE | slow_rounds | {"seed": 3})
     whole = train(client, spec)
     job_id = client.submit(spec).job_id
@@ -75,7 +78,7 @@ def test_es_learns_cartpole_and_resumes_with_the_same_weights(
         CARTPOLE
         | {
             "algorithm": "es",
-            "hyperparameters": {"directions": 20},
+            "hyperparameters": {"directions": 20, "iterations": 1},
             "stop": {"max_rounds": 8},
             "evaluation": {"every_rounds": 8, "episodes": 4},
         }

@@ -131,17 +131,22 @@ class OwnRollouts:
         if missing is None:
             answered = self._answered(plan)
             wanted = [each for each in wanted if each not in answered]
-        made = rollout_tasks(
-            self._job,
-            plan,
-            lease_id=self._lease_id,
-            samples=[index for mode, index in wanted if mode == "sample"],
-            evaluations=[index for mode, index in wanted if mode == "evaluate"],
-        )
+        made = [
+            *rollout_tasks(
+                self._job,
+                plan,
+                lease_id=self._lease_id,
+                samples=[index for mode, index in wanted if mode == "sample"],
+                evaluations=[index for mode, index in wanted if mode == "evaluate"],
+            )
+        ]
+        if self._job.spec.searches:
+            # Its other tasks last as long as the round, whose first update may wait for these.
+            made.sort(key=lambda task: task.mode != "evaluate")
         with self._lock:
             self._tallies.setdefault(plan.round, _Tally(time.monotonic()))
         # Like a function's, a task may run twice before the deadline.
-        self._actors.submit([*made], self._ended, limit_s=max(1.0, plan.deadline_s / 2.0))
+        self._actors.submit(made, self._ended, limit_s=max(1.0, plan.deadline_s / 2.0))
 
     def work(self, round_index: int) -> OwnWork | None:
         """Return and drop a finished round's own work; None without any."""

@@ -13,19 +13,18 @@ others. Later deliveries are refused by the cache and counted.
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from services.learner.rounds.results import read_episode, read_trajectory
 from shared.cache.arrivals import Arrival, FailureKind, Mode
 from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.rollouts import SearchTask
 from shared.contracts.rounds import RoundPlan, TrajectoryCounts
 from shared.trajectory.codec import CodecError
 from shared.trajectory.trajectory import Episode, Trajectory, TrajectoryError
 
 _LOG = logging.getLogger(__name__)
-_MODES: tuple[Mode, ...] = ("sample", "evaluate")
+_MODES: tuple[Mode, ...] = ("sample", "search", "evaluate")
 _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two waits the learner checks whether it should leave."""
 _MOST = 256
@@ -61,7 +60,6 @@ class RoundCollector:
         should_leave: Callable[[], bool],
         must_leave: Callable[[], bool],
         taken: Collection[int] = (),
-        search: SearchTask | None = None,
         gather: Callable[[float], object] = time.sleep,
         state_size: int = 0,
     ) -> None:
@@ -78,7 +76,6 @@ class RoundCollector:
                 episodes end first, so their mean would be biased.
             taken: Actors whose trajectories were used before this learner resumed the round: they
                 count as used and are not read again.
-            search: The actors' search; None if they sample.
             gather: Waits for the given seconds while results arrive.
             state_size: Numbers of a recurrent policy's state.
         """
@@ -90,10 +87,10 @@ class RoundCollector:
         self._state_size = state_size
         self._leave: dict[Mode, Callable[[], bool]] = {
             "sample": should_leave,
+            "search": should_leave,
             "evaluate": must_leave,
         }
         self._taken = frozenset(taken)
-        self._search = search
         self._gather = gather
         self._handed_on: set[int] = set()
         self._opened_at = self._launched_at = time.monotonic()
@@ -117,7 +114,7 @@ class RoundCollector:
         self._failed = {
             key: arrival
             for key, arrival in self._failed.items()
-            if arrival.mode == "evaluate" and arrival.kind != "vanished"
+            if arrival.mode != "sample" and arrival.kind != "vanished"
         }
         relaunched = self._refused - self._failed.keys()
         for mode in _MODES:
@@ -143,13 +140,28 @@ class RoundCollector:
         Returns:
             The trajectories in the order of the actors' indices.
         """
-        self._wait("sample", self.plan.num_actors)
+        self._wait("sample", range(self.plan.num_actors))
         return tuple(self._trajectories[i] for i in sorted(self._trajectories))
 
     @property
     def missing(self) -> tuple[int, ...]:
         """Indices of actors without a usable result."""
         return tuple(i for i in range(self.plan.num_actors) if i not in self.used)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether a result is missing that may still come."""
+        return bool(self.missing)
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is enough to learn from; never nothing, even with a quorum of 0."""
+        return len(self.used) >= max(1, self.plan.quorum)
+
+    @property
+    def arrived(self) -> str:
+        """How much of the round has arrived, for messages."""
+        return f"{len(self.used)} of {self.plan.num_actors} trajectories"
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -215,6 +227,11 @@ class RoundCollector:
         return tuple(why for _, why in sorted(blame.items()) if why is not None)
 
     @property
+    def blamed(self) -> str:
+        """How many results the environment prevented, for messages."""
+        return f"{len(self.blaming)} of {self.plan.num_actors} actors"
+
+    @property
     def all_blaming(self) -> bool:
         """Whether every actor blames the environment."""
         return len(self.blaming) == self.plan.num_actors
@@ -239,7 +256,7 @@ class RoundCollector:
         Trajectories that arrive from now on are late.
         """
         self._samples_over = True
-        self._wait("evaluate", self.plan.num_evaluations)
+        self._wait("evaluate", range(self.plan.num_evaluations))
         if not self.all_episodes_answered:
             # An update may outlast the deadline while episodes arrive.
             self.look_again()
@@ -256,6 +273,9 @@ class RoundCollector:
         """Whether every evaluation episode has arrived or failed."""
         episodes = range(self.plan.num_evaluations)
         return all(self._is_answered("evaluate", i) for i in episodes)
+
+    def end(self) -> None:
+        """Let actors end that would work on; nothing more is learned in this round."""
 
     def close(self) -> TrajectoryCounts:
         """Close the round in the cache and account for every launched trajectory."""
@@ -278,8 +298,8 @@ class RoundCollector:
             lost=launched - used - late,
         )
 
-    def _wait(self, mode: Mode, num_results: int) -> None:
-        waiting = list(range(num_results))
+    def _wait(self, mode: Mode, indices: Sequence[int]) -> None:
+        waiting = list(indices)
         more_there = False
         while True:
             # Check only the last one: not all of a thousand on every arrival.
@@ -288,9 +308,9 @@ class RoundCollector:
             remaining_s = self.remaining_s
             if not waiting or remaining_s <= 0 or self._leave[mode]():
                 return
-            if mode == "sample" and self.doomed:
+            if mode != "evaluate" and self._stalled:
                 return
-            if not more_there and self._num_to_come(mode, num_results) > _MANY:
+            if not more_there and self._num_to_come(mode, len(indices)) > _MANY:
                 self._gather(min(_GATHERING_S, remaining_s))
             arrivals = self._cache.wait_arrivals(
                 self.plan.job_id,
@@ -304,6 +324,11 @@ class RoundCollector:
             else:
                 self.after_silence()
 
+    @property
+    def _stalled(self) -> bool:
+        """Whether waiting for more results would be in vain."""
+        return self.doomed
+
     def _num_to_come(self, mode: Mode, num_results: int) -> int:
         taken = self._taken if mode == "sample" else ()
         return num_results - len(taken) - len(self._answers(mode)) - len(self._failed)
@@ -313,11 +338,16 @@ class RoundCollector:
         return taken or index in self._answers(mode) or (mode, index) in self._failed
 
     def _answers(self, mode: Mode) -> Mapping[int, Trajectory | Episode]:
-        return self._trajectories if mode == "sample" else self._episodes
+        return self._episodes if mode == "evaluate" else self._trajectories
+
+    def _asked(self, mode: Mode) -> range:
+        """Return the indices of the results that are waited for."""
+        asked = {"sample": self.plan.num_actors, "evaluate": self.plan.num_evaluations}
+        return range(asked.get(mode, 0))
 
     def take_in(self, arrivals: Iterable[Arrival]) -> None:
         """Record arrivals of the round's actors, including those read by another waiter."""
-        stored: dict[Mode, list[int]] = {"sample": [], "evaluate": []}
+        stored: dict[Mode, list[int]] = {mode: [] for mode in _MODES}
         for arrival in arrivals:
             if self._settled(arrival):
                 continue
@@ -344,10 +374,8 @@ class RoundCollector:
 
     def _settled(self, arrival: Arrival) -> bool:
         """Whether to ignore an arrival: answered, refused, late or never requested."""
-        plan = self.plan
-        asked = plan.num_actors if arrival.mode == "sample" else plan.num_evaluations
         return (
-            arrival.actor_index >= asked
+            arrival.actor_index not in self._asked(arrival.mode)
             or (arrival.mode == "sample" and self._samples_over)
             or arrival.actor_index in self._answers(arrival.mode)
             or (arrival.mode == "sample" and arrival.actor_index in self._taken)
@@ -360,21 +388,23 @@ class RoundCollector:
             self._refuse(mode, index, "the cache lost its result", kind="vanished")
             return
         try:
-            if mode == "sample":
-                self._trajectories[index] = read_trajectory(
-                    payload,
-                    self.plan,
-                    index,
-                    environment=self._environment,
-                    size=self._size,
-                    state_size=self._state_size,
-                    search=self._search,
-                )
-            else:
-                self._episodes[index] = read_episode(payload, self.plan, index)
+            self._store(mode, index, payload)
             self._failed.pop((mode, index), None)
         except (CodecError, TrajectoryError) as error:
             self._refuse(mode, index, f"refused: {error}")
+
+    def _store(self, mode: Mode, index: int, payload: bytes) -> None:
+        if mode == "evaluate":
+            self._episodes[index] = read_episode(payload, self.plan, index)
+            return
+        self._trajectories[index] = read_trajectory(
+            payload,
+            self.plan,
+            index,
+            environment=self._environment,
+            size=self._size,
+            state_size=self._state_size,
+        )
 
     def _refuse(self, mode: Mode, index: int, why: str, *, kind: FailureKind = "lost") -> None:
         self._refused.add((mode, index))

@@ -92,6 +92,8 @@ class JobRounds:
             # Before the plan: its actors start at once.
             most = job.spec.actors.max * job.spec.envs_per_actor
             self.cache.publish_starts(job.job_id, index, self.streams.starts(index)[:most])
+        if job.spec.searches and not request.attempt:
+            self.cache.open_queue(job.job_id, index)
         plan = self.scaler.open_round(job.job_id, index, self.with_offer(request))
         self.streams.take(index, plan.num_actors)
         if own is not None:
@@ -302,20 +304,19 @@ class JobRounds:
 
     def _usable(self, collector: RoundCollector) -> bool:
         self._leave_if_asked(collector)
-        # Never train on nothing, even with a quorum of 0.
-        return len(collector.used) >= max(1, collector.plan.quorum)
+        return collector.usable
 
     def _wants_more(self, collector: RoundCollector) -> bool:
         """Whether a round is to be reopened.
 
         A search's round is reopened if any actor is missing: the longest episodes, often the best,
-        would be missing first. Answers under an earlier plan's shares are also requested again.
+        would be missing first.
         """
         usable = self._usable(collector)
         return not usable or (self.job.spec.searches and bool(collector.missing))
 
     def _leave_if_asked(self, collector: RoundCollector) -> None:
-        if collector.missing and self.lease.should_leave:
+        if collector.incomplete and self.lease.should_leave:
             raise LeftEarly("asked to leave while a round was collected", stop=self.lease.stop)
 
     def _of(self, plan: RoundPlan, **more: object) -> dict[str, object]:

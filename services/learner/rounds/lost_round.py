@@ -30,7 +30,7 @@ def environment_failed(collector: RoundCollector) -> RoundLostError:
     alike = "like this" if len(kinds) == 1 else "in this way or another"
     return RoundLostError(
         f"{blaming[0]}\n"
-        f"{len(blaming)} of {plan.num_actors} actors of round {plan.round} failed {alike} within "
+        f"{collector.blamed} of round {plan.round} failed {alike} within "
         f"{collector.elapsed_s:.1f} s, and none brought a trajectory. Launching them again, with "
         "the same seeds, would not help",
         fails_again=True,
@@ -41,10 +41,10 @@ def round_lost(collector: RoundCollector, *, spec: JobSpec, history: str) -> Rou
     """Return the error of a round with too few trajectories, with its history."""
     plan = collector.plan
     size_field = "fragment" if spec.learner == "external" else spec.size_field
-    arrived = f"{len(collector.used)} of {plan.num_actors} trajectories"
     return RoundLostError(
         f"{reasons(collector.failures)}\n"
-        f"round {plan.round}: only {arrived} arrived in {collector.elapsed_s:.1f} s, {history}. "
+        f"round {plan.round}: only {collector.arrived} arrived in {collector.elapsed_s:.1f} s, "
+        f"{history}. "
         f"See the actors' log; a process that exited was ended by {spec.env_id} or for want of "
         f"memory; if actors are merely slow, lower {size_field} or raise the scaler's deadline"
     )

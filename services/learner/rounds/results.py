@@ -5,7 +5,7 @@ import logging
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rollouts import SearchTask
 from shared.contracts.rounds import RoundPlan
-from shared.trajectory.episode_sums import decode_sums
+from shared.trajectory.episode_sums import EpisodeSums, decode_sums
 from shared.trajectory.trajectory import (
     Episode,
     Trajectory,
@@ -25,54 +25,69 @@ def read_trajectory(
     environment: EnvironmentSpec,
     size: tuple[int, int],
     state_size: int = 0,
-    search: SearchTask | None = None,
 ) -> Trajectory:
     """Return an actor's trajectory with this size (steps, environments) and recurrent state.
-
-    With `search` it is the actor's part of that search instead.
 
     Raises:
         CodecError: The bytes are not Nitro's arrays.
         TrajectoryError: They are not a trajectory, or not the requested one.
     """
-    if search is not None:
-        trajectory: Trajectory = decode_sums(
-            payload,
-            environment=environment,
-            episodes=search.episodes(index),
-            longest=search.longest,
-            moments=search.moments,
-        )
-        _check_identity(trajectory, plan, index)
-    else:
-        trajectory = decode_trajectory(payload, environment=environment, state_size=state_size)
-        _check_identity(trajectory, plan, index)
-        got = (trajectory.num_steps, trajectory.num_envs)
-        if got != size:
-            raise TrajectoryError(f"(steps, environments) is {got}, expected {size}")
-    if trajectory.dropped_episodes:
-        _LOG.warning(
-            "an actor dropped episodes with a non-finite number",
-            extra={
-                "job": plan.job_id,
-                "round": plan.round,
-                "actor": index,
-                "episodes": trajectory.dropped_episodes,
-            },
-        )
+    trajectory = decode_trajectory(payload, environment=environment, state_size=state_size)
+    _check_identity(trajectory, plan, index, plan.policy_version)
+    got = (trajectory.num_steps, trajectory.num_envs)
+    if got != size:
+        raise TrajectoryError(f"(steps, environments) is {got}, expected {size}")
+    _warn_of_dropped(trajectory)
     return trajectory
+
+
+def read_part(
+    payload: bytes,
+    plan: RoundPlan,
+    number: int,
+    *,
+    environment: EnvironmentSpec,
+    search: SearchTask,
+) -> EpisodeSums:
+    """Return a part of a search's round; raises like `read_trajectory`."""
+    iteration, part = divmod(number, search.parts)
+    sums = decode_sums(
+        payload,
+        environment=environment,
+        episodes=search.episodes(part),
+        longest=search.longest,
+        moments=search.moments,
+    )
+    _check_identity(sums, plan, number, plan.policy_version + iteration)
+    _warn_of_dropped(sums)
+    return sums
 
 
 def read_episode(payload: bytes, plan: RoundPlan, index: int) -> Episode:
     """Return an evaluation episode; raises like `read_trajectory`."""
     episode = decode_episode(payload)
-    _check_identity(episode, plan, index)
+    _check_identity(episode, plan, index, plan.policy_version)
     return episode
 
 
-def _check_identity(result: Trajectory | Episode, plan: RoundPlan, index: int) -> None:
+def _warn_of_dropped(trajectory: Trajectory) -> None:
+    if trajectory.dropped_episodes:
+        _LOG.warning(
+            "an actor dropped episodes with a non-finite number",
+            extra={
+                "job": trajectory.job_id,
+                "round": trajectory.round,
+                "actor": trajectory.actor_index,
+                "episodes": trajectory.dropped_episodes,
+            },
+        )
+
+
+def _check_identity(
+    result: Trajectory | Episode, plan: RoundPlan, index: int, version: int
+) -> None:
     identity = (result.job_id, result.round, result.actor_index, result.policy_version)
-    expected = (plan.job_id, plan.round, index, plan.policy_version)
+    expected = (plan.job_id, plan.round, index, version)
     if identity != expected:
         raise TrajectoryError(
             f"(job, round, actor, policy version) is {identity}, expected {expected}"

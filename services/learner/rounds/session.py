@@ -51,6 +51,8 @@ class RoundSession(ABC):
     checkpoints: CheckpointStore
     record: RunRecord
     observe: Callable[[RoundLine], None]
+    env_steps: int = 0
+    """Environment steps of all rounds that count."""
     desk: CachedGradientDesk | None = None
     """The source of learner functions' gradients; None if the learner computes them itself."""
 
@@ -160,6 +162,7 @@ class RoundSession(ABC):
             best=self.record.best,
         )
         self.state = state
+        self.env_steps += result.env_steps
         self.clock.lap("checkpoint_s")
         self.observe(line)
         _LOG.info(

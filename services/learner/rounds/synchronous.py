@@ -9,11 +9,14 @@
 """
 
 from learning.algorithms.algorithm import learn_round
+from learning.algorithms.policy_update import PolicyUpdate, summary
 from services.learner.record.checkpoint import RunState
+from services.learner.rounds.search_collector import SearchCollector
 from services.learner.rounds.session import RoundSession
 from services.learner.rounds.window import OpenedRound
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import EvaluationResult, RoundPlan
+from shared.hyperparameters.search import SearchHyperparameters
 
 
 class SynchronousRounds(RoundSession):
@@ -41,19 +44,24 @@ class SynchronousRounds(RoundSession):
         """Train one round; return the job's end if it ends instead."""
         rounds = self.rounds
         opened = rounds.open(plan)
-        ending = rounds.collect(opened)
-        if ending is not None:
-            return self._finish(ending)
-        trajectories = opened.fresh()
-        rounds.keep(trajectories)
-        self.clock.lap("collect_s")
-        ended = self._ended_by_target(opened)
-        if ended is not None:
-            return "target_return", ended
-        self.open_gradients(plan.round)
-        update = learn_round(self.algorithm, trajectories)
+        updates = list[PolicyUpdate]()
+        while not updates or self._begins_next_iteration(opened, len(updates)):
+            ending = rounds.collect(opened)
+            if ending is not None:
+                return self._finish(ending)
+            trajectories = opened.fresh()
+            rounds.keep(trajectories)
+            self.clock.lap("collect_s")
+            if not updates:
+                ended = self._ended_by_target(opened)
+                if ended is not None:
+                    return "target_return", ended
+                self.open_gradients(plan.round)
+            updates.append(learn_round(self.algorithm, trajectories))
+            self.clock.lap("update_s")
         gradients = self.close_gradients()
-        self.clock.lap("update_s")
+        opened.collector.end()
+        version = plan.policy_version + len(updates)
         curvature, measured = self.measurement(plan)
         evaluation = rounds.evaluated(opened)
         counts = opened.collector.close()
@@ -61,20 +69,35 @@ class SynchronousRounds(RoundSession):
         result = rounds.result(
             opened,
             counts,
-            policy_version=plan.policy_version + 1,
+            policy_version=version,
             evaluation=evaluation,
-            stats=update.stats | measured,
+            stats=summary([update.stats for update in updates]) | measured,
             timing=self.clock.take(),
             gradients=gradients,
         )
         state = RunState(
             next_round=plan.round + 1,
-            policy_version=plan.policy_version + 1,
+            policy_version=version,
             curvature=curvature,
             previous=result,
         )
         self.save(plan, result, state)
         return None
+
+    def _begins_next_iteration(self, opened: OpenedRound, done: int) -> bool:
+        """Begin another iteration of a search's round; return whether there is one."""
+        collector, most_steps = opened.collector, self.job.spec.stop.max_env_steps
+        if not isinstance(collector, SearchCollector):
+            return False
+        rule = self.job.hyperparameters
+        assert isinstance(rule, SearchHyperparameters), "nothing else searches"
+        has_steps = most_steps is not None and (
+            self.env_steps + opened.state.env_steps >= most_steps
+        )
+        if has_steps or done == rule.most_iterations:
+            return False
+        collector.next_iteration(self.policy_for_actors())
+        return True
 
     def _ended_by_target(self, opened: OpenedRound) -> EvaluationResult | None:
         """End the job without an update if the round's policy reached the target.

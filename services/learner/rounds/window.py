@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from services.learner.record.checkpoint import OpenRound
 from services.learner.rounds.collector import RoundCollector
+from services.learner.rounds.search_collector import SearchCollector
 from shared.cache.client import TrajectoryCache
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import EvaluationResult, RoundPlan
@@ -111,17 +112,23 @@ def opened_round(
         should_leave: Ends the wait for trajectories.
         must_leave: Ends the wait for episodes.
     """
+    environment, search = job.described_environment, search_task(job)
+    collector: RoundCollector
+    if search is not None:
+        collector = SearchCollector(
+            cache, plan, environment, search, should_leave=should_leave, must_leave=must_leave
+        )
+        return OpenedRound(plan, collector, before)
     collector = RoundCollector(
         cache,
         plan,
-        job.described_environment,
+        environment,
         steps_per_actor=job.spec.steps_of(max(1, plan.num_actors)),
         envs_per_actor=job.spec.envs_per_actor,
         state_size=job.hyperparameters.state_size,
+        taken=before.taken,
         should_leave=should_leave,
         must_leave=must_leave,
-        taken=before.taken,
-        search=search_task(job, max(1, plan.num_actors)),
     )
     return OpenedRound(plan, collector, before)
 

@@ -268,8 +268,8 @@ def search_errors(
     fewer = f"give fewer steps than {longest:,}, or raise actors.min (up to one an episode)"
     if steps > MAX_ACTOR_STEPS:
         message = (
-            f"{plays}: those of one of {spec.actors.min} actors may have {steps:,} steps a round, "
-            f"at most {MAX_ACTOR_STEPS:,} are allowed; {fewer}"
+            f"{plays}: those of one of {spec.actors.min} actors may have {steps:,} steps an "
+            f"iteration, at most {MAX_ACTOR_STEPS:,} are allowed; {fewer}"
         )
         yield FieldError(field=field, message=message)
     elif takes_s > timeout_s:

@@ -32,6 +32,8 @@ _LEAST_SNAPSHOT_BYTES = 12 * 1024
 """Largest snapshot of a game, although some start at a sixth of it."""
 _SNAPSHOT_GROWTH = 1.5
 """Growth of a custom environment's snapshot after its first step."""
+_PART_BYTES = 1024
+"""Upper bound of what an episode of a search takes besides its moments."""
 _HEADER_BYTES = 1 << 16
 """Upper bound of a trajectory's header."""
 _LONGEST_S = 5.0
@@ -40,8 +42,7 @@ _LONGEST_S = 5.0
 
 def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
     """Yield the error of trajectories that are too large for the learner."""
-    if spec.searches:
-        yield from _sums_errors(spec, environment)
+    if spec.searches:  # a part has few episodes, and of each a few numbers
         return
     # One more for each cut episode, whose last observation is separate. Continued episodes may be
     # cut at once.
@@ -62,18 +63,6 @@ def trajectory_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[F
             f"learner accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; lower {spec.size_field}"
         )
         yield FieldError(field=spec.size_field, message=message)
-
-
-def _sums_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
-    """Yield the error of a search's answers that are too large for the learner."""
-    needed = _HEADER_BYTES + _sums_bytes(spec, environment) / spec.actors.min
-    if needed > MAX_TRAJECTORY_BYTES:
-        message = (
-            f"the episodes of one of {spec.actors.min} actors may take {needed / _MB:.1f} MB, the "
-            f"learner accepts {MAX_TRAJECTORY_BYTES / _MB:.0f} MB; raise it, or lower "
-            "hyperparameters.directions"
-        )
-        yield FieldError(field="actors.min", message=message)
 
 
 def cache_errors(
@@ -114,7 +103,7 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP
     actor_bytes = step_bytes * (spec.steps_of(spec.actors.max) + spec.envs_per_actor)
     if spec.searches:
-        actor_bytes = _HEADER_BYTES + _sums_bytes(spec, environment) // spec.actors.max
+        actor_bytes = _sums_bytes(spec, environment) // spec.actors.max
     weights = network_weights(spec, environment)
     rounds = spec.open_rounds
     # A snapshot is stored for its round, with its trajectory, and for the next round.
@@ -125,10 +114,11 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
 
 
 def _sums_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
-    """Return what the answers of a search's iteration take: two moments of each episode."""
+    """Return the bytes of the results of a search's round: two moments of each episode."""
     rule = resolve_for(spec, environment)
     assert isinstance(rule, SearchHyperparameters), "nothing else searches"
-    return rule.num_episodes * (16 * math.prod(environment.observation.shape) + 32)
+    observed = math.prod(environment.observation.shape)
+    return rule.most_iterations * rule.num_episodes * (16 * observed + _PART_BYTES)
 
 
 def _snapshots_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:

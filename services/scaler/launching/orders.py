@@ -80,7 +80,7 @@ def longest_event_bytes(env: EnvironmentRef) -> int:
         search=SearchTask(
             seed=most,
             directions=most,
-            actors=most,
+            parts=most,
             exploration_std=1.2345678901234567e-100,
             longest=most,
             moments=False,

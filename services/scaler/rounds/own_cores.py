@@ -101,7 +101,8 @@ def places_of(
         return None
     steps = record.job.spec.steps_of(num_actors)
     progress = record.job.progress
-    if record.job.spec.searches and progress.rounds:  # episodes may be far shorter than their limit
+    searches = record.job.spec.searches
+    if searches and progress.rounds:  # episodes may be far shorter than their limit
         steps = progress.env_steps // (progress.rounds * num_actors)
     described_s = record.job.described_environment.step_s
     own_s = own.rollout_s(steps)
@@ -123,7 +124,8 @@ def places_of(
         + prices.lambda_usd_per_request,
         held_usd_per_s=basis.usd_per_s,
         usd_per_hour=record.job.spec.actors.value_of_time_usd_per_hour,
-        longest_s=basis.function_timeout_s,
+        # A search's actors share a queue: more own ones than cores would not be faster.
+        longest_s=own_s if searches and not basis.shares_cores else basis.function_timeout_s,
         shared=basis.shares_cores,
     )
 

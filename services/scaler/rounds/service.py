@@ -54,6 +54,7 @@ from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import Job
 from shared.contracts.problem import FieldError
 from shared.contracts.rounds import RoundPlan, RoundRequest
+from shared.hyperparameters.search import SearchHyperparameters
 
 _LOG = logging.getLogger(__name__)
 
@@ -195,7 +196,10 @@ class RoundService:
         """
         check_external(record, request)
         before = await self.book.look(RoundsBefore.read, self.book, record.job, round_index)
-        where = place(before, request, max_attempts=self.max_attempts)
+        rule, most = record.job.hyperparameters, self.max_attempts
+        if isinstance(rule, SearchHyperparameters):
+            most *= rule.most_iterations
+        where = place(before, request, max_attempts=most)
         if isinstance(where, PlannedAttempt):
             return where, None
         if where == "rewind":

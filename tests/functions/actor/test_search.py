@@ -19,9 +19,9 @@ from shared.trajectory.episode_sums import EpisodeSums
 from shared.trajectory.seeds import actor_seed
 from tests.functions.actor.conftest import ScriptedEnv
 
-ROUND, SEED, STD = 3, 11, 0.5
+ITERATION, SEED, STD = 3, 11, 0.5
 SEARCH = SearchTask(
-    seed=SEED, directions=3, actors=1, exploration_std=STD, longest=1000, moments=True
+    seed=SEED, directions=3, parts=1, exploration_std=STD, longest=1000, moments=True
 )
 
 
@@ -55,22 +55,22 @@ def searched(
     policy: NumpyPolicy,
     search: SearchTask = SEARCH,
     *,
-    actor_index: int = 0,
+    number: int = ITERATION,
     env: gymnasium.Env[np.ndarray, np.ndarray] | None = None,
 ) -> EpisodeSums:
     task = RolloutTask(
         mode="sample",
         job_id="job-1",
-        round=ROUND,
+        round=0,
         attempt=0,
-        actor_index=actor_index,
-        policy_version=ROUND,
+        actor_index=0,
+        policy_version=0,
         env=EnvironmentRef(env_id=env_id),
         steps=1,
         search=search,
         seed=0,
     )
-    return search_episodes(task, search, env or make_environment(task.env), policy)
+    return search_episodes(task, search, number, env or make_environment(task.env), policy)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_each_episode_is_that_of_a_loop_without_any_system(
     weights, bias = policy.arrays["policy.0.weight"].ravel(), policy.arrays["policy.0.bias"]
     for episode in range(6):
         index, sign = episode % 3, 1 if episode < 3 else -1
-        moved = weights + sign * STD * direction(SEED, ROUND, index, weights.size)
+        moved = weights + sign * STD * direction(SEED, ITERATION, index, weights.size)
         matrix = moved.reshape(outputs, inputs).astype(np.float32)
-        seed = actor_seed(SEED, mode="search", round_index=ROUND, actor_index=index)
+        seed = actor_seed(SEED, mode="search", round_index=ITERATION, actor_index=index)
         observation, _ = env.reset(seed=seed)
         total, seen, ended = 0.0, [], False
         while not ended:
@@ -106,13 +106,13 @@ def test_each_episode_is_that_of_a_loop_without_any_system(
         assert sums.observation_m2[episode] == pytest.approx(np.var(seen, axis=0) * len(seen))
 
 
-def test_who_plays_an_episode_does_not_matter() -> None:
+def test_how_an_iteration_is_divided_does_not_matter() -> None:
     policy = linear(4, 2, discrete=True)
     alone = searched("CartPole-v1", policy)
-    for actor_index in range(4):
-        shared = SEARCH.model_copy(update={"actors": 4})
-        part = searched("CartPole-v1", policy, shared, actor_index=actor_index)
-        assert part.episode.tolist() == list(range(actor_index, 6, 4))
+    for index in range(4):
+        shared = SEARCH.model_copy(update={"parts": 4})
+        part = searched("CartPole-v1", policy, shared, number=4 * ITERATION + index)
+        assert part.episode.tolist() == list(range(index, 6, 4))
         for name, column in part.arrays.items():
             assert (column == alone.arrays[name][part.episode]).all()
 
@@ -122,8 +122,8 @@ def test_what_an_environment_draws_for_itself_follows_from_the_seed_too() -> Non
     returns = searched("Scripted-v0", policy, env=env).episode_returns  # type: ignore[arg-type]
     assert (returns[:3] == returns[3:]).all()
     assert len(set(returns)) == 3
-    one = SEARCH.model_copy(update={"actors": 3})
-    again = searched("Scripted-v0", policy, one, actor_index=1, env=env)  # type: ignore[arg-type]
+    one = SEARCH.model_copy(update={"parts": 3})
+    again = searched("Scripted-v0", policy, one, number=3 * ITERATION + 1, env=env)  # type: ignore[arg-type]
     assert (again.episode_returns == returns[[1, 4]]).all()
 
 

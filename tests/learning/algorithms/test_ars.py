@@ -38,24 +38,24 @@ class Played:
         self.rewards = [rng.standard_normal(rng.integers(1, 9)) for _ in range(2 * directions)]
         self.observed = [3 + rng.standard_normal((len(r), OBSERVATION)) for r in self.rewards]
 
-    def sums(self, num_actors: int, *, lost: tuple[int, ...] = ()) -> list[EpisodeSums]:
-        """What so many actors bring of it."""
+    def sums(self, num_parts: int, *, lost: tuple[int, ...] = ()) -> list[EpisodeSums]:
+        """It in so many parts."""
         task = SearchTask(
             seed=SEED,
             directions=self.directions,
-            actors=num_actors,
+            parts=num_parts,
             exploration_std=RULE.exploration_std,
             longest=9,
             moments=True,
         )
-        return [self._of_actor(i, task.episodes(i)) for i in range(num_actors) if i not in lost]
+        return [self._part(i, task.episodes(i)) for i in range(num_parts) if i not in lost]
 
-    def _of_actor(self, actor_index: int, episodes: range) -> EpisodeSums:
+    def _part(self, number: int, episodes: range) -> EpisodeSums:
         observed = [self.observed[e] for e in episodes]
         return EpisodeSums(
             job_id="job",
-            round=self.iteration,
-            actor_index=actor_index,
+            round=0,
+            actor_index=number,
             policy_version=self.iteration,
             episode=np.array(episodes),
             episode_returns=np.array([self.rewards[e].sum() for e in episodes]),
@@ -98,15 +98,15 @@ def test_weights_and_statistics_are_those_of_the_paper() -> None:
     assert np.linalg.norm(action) > 0.1
 
 
-@pytest.mark.parametrize("num_actors", [1, 3, 10])
-def test_neither_the_number_of_actors_nor_the_order_of_answers_changes_a_bit(
-    num_actors: int,
+@pytest.mark.parametrize("num_parts", [1, 3, 10])
+def test_neither_the_number_of_parts_nor_the_order_of_answers_changes_a_bit(
+    num_parts: int,
 ) -> None:
     one, other = learner(), learner()
     for iteration in range(3):
         played = Played(iteration)
         learn_round(one, played.sums(2))
-        learn_round(other, played.sums(num_actors)[::-1])
+        learn_round(other, played.sums(num_parts)[::-1])
     assert_same_state(one, other)
 
 

@@ -66,16 +66,17 @@ def test_a_plan_of_sac_says_how_many_actors_its_learner_can_follow() -> None:
 
 @pytest.mark.parametrize("algorithm", ["ars", "es"])
 def test_a_search_is_planned_by_whole_episodes_of_a_length_that_is_assumed(algorithm: str) -> None:
-    fields = ("--set", "hyperparameters.directions=30", "--total-steps", "120_000")
+    fields = ("--set", "hyperparameters.directions=30", "--total-steps", "1_200_000")
     result = plan(
         "CartPole-v1", "--algorithm", algorithm, "--episode-steps", "200", "--json", *fields
     )
     assert result.exit_code == 0, result.output
     found = Plan.model_validate_json(result.stdout)
     workload = found.workload
-    assert (workload.episodes_per_round, workload.samples_per_round) == (60, 12_000)
+    assert (workload.iterations, workload.episodes_per_round) == (10, 600)
+    assert workload.samples_per_round == 120_000
     assert workload.num_rounds(8) == workload.num_rounds(60) == 10
-    assert [workload.steps_of(num) for num in (8, 59, 60)] == [1600, 400, 200]
+    assert [workload.steps_of(num) for num in (8, 59, 60)] == [16_000, 4000, 2000]
     assert {way.num_actors for way in found.ways if way.place == "serverless"} == {8, 16, 60}
     assert 1e-6 < workload.step_s < 1e-2
     assert any("--episode-steps" in said for said in found.assumptions)

@@ -179,7 +179,7 @@ def largest_task(spec: JobSpec) -> RolloutTask:
         search=SearchTask(
             seed=most,
             directions=most,
-            actors=most,
+            parts=most,
             exploration_std=1.2345678901234567e-123,
             longest=most,
             moments=False,
@@ -457,7 +457,7 @@ def search(**changes: object) -> JobSpec:
     [
         (None, 0.0, search(), "episodes.horizon", "have no limit: give a number of steps"),
         (1000, 0.03, search(), "episodes.horizon", "4,000 steps of 0.03 s, so 120 s, and it has"),
-        (20_000, 0.0, search(), "episodes.horizon", "may have 80,000 steps a round, at most 65,5"),
+        (20_000, 0.0, search(), "episodes.horizon", "may have 80,000 steps an iteration, at most"),
         (
             1000,
             0.0,
@@ -485,23 +485,10 @@ def test_a_search_whose_actors_cannot_play_its_episodes_is_refused(
 
 def test_a_search_that_its_actors_can_play_is_admitted_with_an_actor_an_episode_at_most() -> None:
     spec = resized(search(scaling={"policy": "fixed", "num_actors": 20}), HOPPER)
-    assert (spec.actors.min, spec.actors.max, spec.steps_per_actor) == (4, 16, 4000)
+    assert (spec.actors.min, spec.actors.max, spec.steps_per_actor) == (4, 16, 40_000)
     assert spec.scaling.asked_for() == {"num_actors": 16}
     assert not [*search_errors(spec, HOPPER, timeout_s=60.0)]
     assert JobSpec.model_validate(spec.model_dump()) == spec
-
-
-def test_answers_of_a_search_are_refused_that_the_learner_would_refuse() -> None:
-    shape = (2000,)
-    wide = HOPPER.model_copy(
-        update={"observation": HOPPER.observation.model_copy(update={"shape": shape})}
-    )
-    many = {"directions": 10_000}
-    spec = resized(search(actors={"min": 2, "max": 32}, hyperparameters=many), wide)
-    (error,) = trajectory_errors(spec, wide)
-    assert (error.field, "the learner accepts 256 MB" in error.message) == ("actors.min", True)
-    more = resized(search(actors={"min": 3, "max": 32}, hyperparameters=many), wide)
-    assert not [*trajectory_errors(more, wide)]
 
 
 @pytest.mark.parametrize(

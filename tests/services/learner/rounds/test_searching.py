@@ -1,0 +1,318 @@
+"""Rounds of a search with real actors, against a real cache and a scaler that answers by script."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+import torch
+from numpy.typing import NDArray
+
+from functions.actor.actor import Actor
+from functions.actor.errors import RolloutError
+from functions.actor.search import search_episodes
+from learning.algorithms.algorithm import Algorithm
+from learning.algorithms.registry import build_algorithm
+from learning.detectors.registry import build_detector
+from services.learner.record.checkpoint import RunState
+from services.learner.rounds.left_early import LeftEarly
+from services.learner.rounds.lost_round import RoundLostError
+from services.learner.rounds.search_collector import SearchCollector
+from services.learner.rounds.synchronous import SynchronousRounds
+from shared.artifacts.local import LocalArtifacts
+from shared.cache import keys
+from shared.cache.client import TrajectoryCache
+from shared.cache.search_queue import QueueClosedError
+from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.jobs import Job
+from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult
+from shared.environments.building import describe
+from shared.trajectory.episode_sums import EpisodeSums
+from shared.trajectory.rollout_tasks import rollout_tasks
+from tests.services.learner.made_rounds import deliver_episode, plan
+from tests.services.learner.scripted_scaler import (
+    Launch,
+    ScriptedScaler,
+    fail_actors,
+    job,
+    serving,
+    wired,
+)
+
+CARTPOLE = describe(EnvironmentRef(env_id="CartPole-v1"))
+PARTS = 8
+ITERATIONS = 3
+_JOBS = count()
+
+
+def search_job(iterations: int, **changes: object) -> Job:
+    """Return a job of ARS whose iterations have eight parts of an episode each."""
+    rule = {"directions": PARTS // 2, "top_directions": PARTS // 2, "iterations": iterations}
+    made = job(
+        f"searching-{next(_JOBS)}",
+        env_id="CartPole-v1",
+        algorithm="ars",
+        hyperparameters=rule,
+        actors={"min": 2, "max": 4},
+        episodes={"horizon": 60},
+        **changes,
+    )
+    return made.model_copy(update={"environment": CARTPOLE})
+
+
+class Rig:
+    """Rounds of a search, its scaler, and actors in threads of this process."""
+
+    def __init__(self, made: Job, stack: ExitStack, runs: Path, url: str, rounds: int) -> None:
+        self.job, self.url = made, url
+        self.scaler = stack.enter_context(serving(made, url, rounds=rounds))
+        self.cache = stack.enter_context(TrajectoryCache(url))
+        self.shutdown = threading.Event()
+        self.results: list[RoundResult] = []
+        self.algorithm: Algorithm = build_algorithm(made, device=torch.device("cpu"))
+        self._stack, self._artifacts = stack, LocalArtifacts(runs)
+        self.actors: list[threading.Thread] = []
+        stack.callback(self._join)
+
+    def run(self, launch: Launch | None = None, **changes: object) -> NDArray[np.generic]:
+        """Train to the end; return the weights."""
+
+        def launch_all(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+            if made.num_actors:
+                (launch or self.launch)(scaler, made, request)
+            for index in range(made.num_evaluations):
+                deliver_episode(
+                    scaler.cache,
+                    made.job_id,
+                    index,
+                    round_index=made.round,
+                    policy_version=made.policy_version,
+                )
+
+        self.scaler.launch = launch_all
+        self.scaler.changes = {"num_actors": 2, "quorum": 1, "num_evaluations": 0, **changes}
+        parts = wired(
+            self.scaler, self._stack, self._artifacts, self.cache, self.shutdown, max_reopenings=1
+        )
+        session = SynchronousRounds(
+            **parts,
+            state=RunState(next_round=0, policy_version=0, curvature=None, previous=None),
+            earlier_policies={},
+            algorithm=self.algorithm,
+            detector=build_detector(self.job.spec.detector),
+            observe=lambda line: self.results.append(line.result) if line.result else None,
+        )
+        session.run()
+        return self.weights
+
+    @property
+    def weights(self) -> NDArray[np.generic]:
+        return self.algorithm.state()[0]["weights"]
+
+    def tasks(self, made: RoundPlan, request: RoundRequest) -> list[RolloutTask]:
+        wanted = range(made.num_actors) if request.missing is None else request.missing
+        return [*rollout_tasks(self.job, made, lease_id="l", samples=wanted, evaluations=())]
+
+    def launch(self, _scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        for task in self.tasks(made, request):
+            self.start(task)
+
+    def start(self, task: RolloutTask) -> None:
+        def play() -> None:
+            with TrajectoryCache(self.url) as cache:
+                Actor(cache).run(task, cold_start=False)
+
+        self.actors.append(threading.Thread(target=play))
+        self.actors[-1].start()
+
+    def die(self, made: RoundPlan, index: int) -> None:
+        """Let an actor take a part and end, and tell the learner."""
+
+        def take() -> None:
+            with TrajectoryCache(self.url) as cache:
+                assert cache.take_part(made.job_id, made.round, actor_index=index, timeout_s=5.0)
+            fail_actors(self.scaler, made, index)
+
+        self.actors.append(threading.Thread(target=take))
+        self.actors[-1].start()
+
+    def _join(self) -> None:
+        for thread in self.actors:
+            thread.join()
+
+
+MakeRig = Callable[..., Rig]
+
+
+@pytest.fixture
+def make_rig(cache_url: str, tmp_path: Path) -> Iterator[MakeRig]:
+    with ExitStack() as stack:
+
+        def make(rounds: int = 2, iterations: int = ITERATIONS, **changes: object) -> Rig:
+            made = search_job(iterations, **changes)
+            return Rig(made, stack, tmp_path, cache_url, rounds)
+
+        yield make
+
+
+@pytest.fixture
+def undisturbed(make_rig: MakeRig) -> NDArray[np.generic]:
+    """Weights after two rounds of three iterations."""
+    return make_rig().run()
+
+
+def test_a_round_has_several_iterations_and_its_actors_are_launched_once(
+    make_rig: MakeRig, undisturbed: NDArray[np.generic]
+) -> None:
+    rig = make_rig()
+    assert (rig.run(num_actors=3) == undisturbed).all()
+    assert len(rig.actors) == 2 * 3
+    assert [result.policy_version for result in rig.results] == [3, 6]
+    first = rig.results[0]
+    assert len(first.episode_returns) == ITERATIONS * PARTS
+    assert first.env_steps == sum(first.episode_returns)
+    assert first.stats["updates"] == ITERATIONS
+    counts = first.trajectories
+    assert (counts.launched, counts.used, counts.lost) == (3, 3, 0)
+    with redis.Redis.from_url(rig.url) as server:
+        left = {key.decode() for key in server.scan_iter(f"nitro:{{{rig.job.job_id}}}:*")}
+    assert not {key for key in left if "queue" in key or ":search:" in key or ":policy:" in key}
+
+
+def test_weights_do_not_depend_on_the_division_into_rounds(
+    make_rig: MakeRig, undisturbed: NDArray[np.generic]
+) -> None:
+    alone = make_rig(rounds=6, iterations=1)
+    assert (alone.run() == undisturbed).all()
+    assert len(alone.results) == 6
+
+
+def test_a_learner_that_leaves_within_a_round_leaves_it_to_the_next_one(
+    make_rig: MakeRig, undisturbed: NDArray[np.generic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make_rig()
+
+    def next_iteration(collector: SearchCollector, policy: bytes) -> None:
+        if rig.algorithm is first:
+            raise LeftEarly("asked to leave")
+        whole(collector, policy)
+
+    first, whole = rig.algorithm, SearchCollector.next_iteration
+    monkeypatch.setattr(SearchCollector, "next_iteration", next_iteration)
+    with pytest.raises(LeftEarly):
+        rig.run()
+    assert not rig.results
+    rig.algorithm = build_algorithm(rig.job, device=torch.device("cpu"))
+    assert (rig.run() == undisturbed).all()
+
+
+@pytest.mark.parametrize("survivors", [1, 0])
+def test_parts_of_dead_actors_are_played_by_others_and_all_are_launched_again_once_none_is_left(
+    make_rig: MakeRig, undisturbed: NDArray[np.generic], survivors: int
+) -> None:
+    rig, asked = make_rig(), list[tuple[int, ...] | None]()
+
+    def launch(_: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        asked.append(request.missing)
+        for task in rig.tasks(made, request):
+            if made.round or made.attempt or task.actor_index >= 2 - survivors:
+                rig.start(task)
+            else:
+                rig.die(made, task.actor_index)
+
+    assert (rig.run(launch) == undisturbed).all()
+    assert asked == ([None, None] if survivors else [None, (0, 1), None])
+    assert rig.results[0].trajectories.lost == survivors
+
+
+def test_a_part_whose_environment_fails_twice_does_not_count(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, tried = make_rig(rounds=1), list[int]()
+
+    def play(*arguments: Any, **more: Any) -> EpisodeSums:
+        if arguments[2] == PARTS + 1:  # of the second iteration
+            tried.append(arguments[2])
+            raise RolloutError("it fell over")
+        return search_episodes(*arguments, **more)
+
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    rig.run()
+    (result,) = rig.results
+    assert len(tried) == 2
+    assert len(result.episode_returns) == ITERATIONS * PARTS - 1
+    assert result.stats["directions"] == pytest.approx(PARTS / 2 - 1 / ITERATIONS)
+
+
+def test_an_environment_that_always_fails_ends_the_job_with_its_words(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(*_: object, **__: object) -> EpisodeSums:
+        raise RolloutError("it fell over")
+
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    with pytest.raises(RoundLostError, match="^it fell over\n[1-8] of 8 parts of round 0") as lost:
+        make_rig(rounds=1).run()
+    assert lost.value.fails_again
+
+
+def test_a_round_ends_when_the_job_has_its_steps(make_rig: MakeRig) -> None:
+    rig = make_rig(rounds=1, stop={"max_rounds": 5, "max_env_steps": 1})
+    rig.run()
+    assert [result.policy_version for result in rig.results] == [1]
+
+
+def test_without_any_actor_the_round_is_lost(make_rig: MakeRig) -> None:
+    rig = make_rig(rounds=1)
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
+        fail_actors(scaler, made, 0, 1)
+
+    with pytest.raises(RoundLostError, match="only 0 of 8 parts of iteration 0 arrived"):
+        rig.run(launch)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_part_that_is_lost_or_damaged_in_the_cache_is_queued_again(
+    make_rig: MakeRig,
+    undisturbed: NDArray[np.generic],
+    monkeypatch: pytest.MonkeyPatch,
+    damaged: bool,
+) -> None:
+    rig, struck = make_rig(), list[int]()
+    load = TrajectoryCache.load_results
+
+    def lose_one(cache: TrajectoryCache, job_id: str, round: int, **of: object) -> object:
+        if of["mode"] == "search" and 0 in of["actor_indices"] and not struck:  # type: ignore[operator]
+            name = keys.result(job_id, round, "search", 0)
+            with redis.Redis.from_url(rig.url) as server:
+                struck.extend([0] * bool(server.exists(name)))
+                if struck:
+                    _ = server.set(name, b"?") if damaged else server.delete(name)
+        return load(cache, job_id, round, **of)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TrajectoryCache, "load_results", lose_one)
+    assert (rig.run() == undisturbed).all()
+    assert struck
+
+
+def test_an_actor_without_work_ends_and_says_so(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("functions.actor.actor._IDLE_S", 0.05)
+    monkeypatch.setattr("functions.actor.actor._LOOK_S", 0.01)
+    rig = make_rig()
+    (task,) = rollout_tasks(
+        rig.job, plan(rig.job.job_id), lease_id="l", samples=(0,), evaluations=()
+    )
+    with pytest.raises(QueueClosedError):
+        rig.cache.take_part(rig.job.job_id, 0, actor_index=0, timeout_s=0.01)
+    assert Actor(rig.cache).run(task, cold_start=False).outcome == "stored"
+    rig.cache.open_queue(rig.job.job_id, 0)
+    assert Actor(rig.cache).run(task, cold_start=False).outcome == "cancelled"
