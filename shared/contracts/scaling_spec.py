@@ -46,9 +46,8 @@ class ActorRange(Message):
     """Most actors of a round (I_max, section 8.1)."""
     own: OwnChoice | None = None
     """Actor processes on the learner's own cores, which cost nothing extra. Functions run the
-    actors that do not fit in time. `auto`: one per core; with overlapping rounds, one core is left
-    to the learner. 0: functions only. Weights do not depend on it. Unset: the preset's, see
-    `nitro presets`.
+    actors that do not fit in time. `auto`: one per core. 0: functions only. Weights do not depend
+    on it. Unset: the preset's, see `nitro presets`.
     """
     value_of_time_usd_per_hour: NonNegativeFloat = 1.0
     """Value of an hour of waiting, in addition to the learner's price, for the choice between own

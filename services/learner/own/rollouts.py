@@ -43,11 +43,9 @@ def num_own_actors(spec: JobSpec, *, most: int | None = None) -> int:
     asked = spec.actors.own or 0
     if not asked or importlib.util.find_spec("gymnasium") is None:
         return 0
-    cores = usable_cores()
     if asked == "auto":
-        asked = (cores if most is None else most) - (spec.open_rounds > 1)
-    useful = max(spec.actors.max, spec.evaluation.episodes)
-    return min(max(1, asked), useful) if most != 0 else 0
+        asked = usable_cores() if most is None else most
+    return 0 if most == 0 else min(asked, max(spec.actors.max, spec.evaluation.episodes))
 
 
 @dataclass(slots=True)
