@@ -199,6 +199,8 @@ class Actor:
             elif timeout_s and self._cache.is_cancelled(task.job_id, task.lease_hash):
                 return
             else:
+                if self._cache.has_unfinished(task.job_id, task.round):
+                    heard_at = time.monotonic()  # others play: the next iteration comes after them
                 # In turn: parts for anybody, and one whose delivery to this actor was lost.
                 timeout_s = 0.0 if timeout_s else _LOOK_S
 

@@ -224,7 +224,7 @@ def kept_by_reuse(basis: CostBasis, num_actors: int) -> CostBasis:
 
 def _times_out(workload: Workload, num_actors: int, basis: CostBasis) -> bool:
     """Return whether a rollout or an evaluation episode exceeds Lambda's time limit."""
-    core_s = [workload.fragment_s(num_actors)]
+    core_s = [workload.fragment_s(num_actors) / workload.iterations]
     if workload.evaluate_every:
         core_s.append(workload.episode_s)
     return max(core_s) / cpu_share(basis.memory_mb) >= basis.function_timeout_s

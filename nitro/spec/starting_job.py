@@ -162,7 +162,8 @@ def _expected_rounds(spec: JobSpec) -> int:
         return rounds
     if not isinstance(rule, SearchHyperparameters):
         return rounds
-    return min(rounds, math.ceil(steps / (rule.num_episodes * _EPISODE_STEPS)))
+    episodes = rule.most_iterations * rule.num_episodes
+    return min(rounds, math.ceil(steps / (episodes * _EPISODE_STEPS)))
 
 
 def _name_files(raw: JsonObject) -> None:

@@ -18,6 +18,7 @@ from shared.cache.first_wins import FirstWins
 _ACTORS = "actors"
 """The stream's group of consumers."""
 _PART = "part"
+_MANY = 1000
 _GONE = ("NOGROUP", "UNBLOCKED")
 """Servers' errors for a stream that does not exist, before and during a wait."""
 
@@ -78,9 +79,14 @@ class SearchQueue(FirstWins):
         key, parts = keys.queue(job_id, round), list[int]()
         with self._errors("releasing parts"):
             for actor in actors:
-                waiting = self._client.xpending_range(
-                    key, _ACTORS, min="-", max="+", count=2, consumername=str(actor)
-                )
+                try:
+                    waiting = self._client.xpending_range(
+                        key, _ACTORS, min="-", max="+", count=_MANY, consumername=str(actor)
+                    )
+                except redis.ResponseError as error:
+                    if str(error).startswith(_GONE):
+                        return parts  # the learner notices a lost queue
+                    raise
                 for each in cast("list[dict[str, bytes]]", waiting):
                     entry = each["message_id"]
                     parts += _numbers(self._client.xrange(key, min=entry, max=entry))
@@ -127,6 +133,21 @@ class SearchQueue(FirstWins):
             for entry, _ in entries:
                 return TakenPart(_numbers(entries)[0], entry)
         return None
+
+    def has_unfinished(self, job_id: str, round: int) -> bool:
+        """Return whether any actor has a part that is not finished.
+
+        Raises:
+            QueueClosedError: There is no queue.
+        """
+        with self._errors("reading unfinished parts"):
+            try:
+                waiting = self._client.xpending(keys.queue(job_id, round), _ACTORS)
+            except redis.ResponseError as error:
+                if str(error).startswith(_GONE):
+                    raise QueueClosedError(str(error)) from error
+                raise
+        return bool(cast("dict[str, int]", waiting)["pending"])
 
     def finish_part(self, job_id: str, round: int, part: TakenPart) -> None:
         """Mark a part as finished: its result is stored."""

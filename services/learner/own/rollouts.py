@@ -23,6 +23,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import ActorReport
 from shared.contracts.rounds import OwnWork, RoundPlan, RoundResult
+from shared.hyperparameters.search import SearchHyperparameters
 from shared.service.cores import usable_cores
 from shared.trajectory.rollout_tasks import rollout_tasks
 
@@ -143,8 +144,11 @@ class OwnRollouts:
             made.sort(key=lambda task: task.mode != "evaluate")
         with self._lock:
             self._tallies.setdefault(plan.round, _Tally(time.monotonic()))
-        # Like a function's, a task may run twice before the deadline.
-        self._actors.submit(made, self._ended, limit_s=max(1.0, plan.deadline_s / 2.0))
+        # Like a function's, a task may run twice before the deadline, which each iteration has.
+        rule, limit_s = self._job.hyperparameters, max(1.0, plan.deadline_s / 2.0)
+        if isinstance(rule, SearchHyperparameters):
+            limit_s *= rule.most_iterations
+        self._actors.submit(made, self._ended, limit_s=limit_s)
 
     def work(self, round_index: int) -> OwnWork | None:
         """Return and drop a finished round's own work; None without any."""

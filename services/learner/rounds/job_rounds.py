@@ -309,14 +309,16 @@ class JobRounds:
     def _wants_more(self, collector: RoundCollector) -> bool:
         """Whether a round is to be reopened.
 
-        A search's round is reopened if any actor is missing: the longest episodes, often the best,
-        would be missing first.
+        A search's round is reopened whenever its actors are missing: without them the longest
+        episodes, often the best, would be missing first.
         """
         usable = self._usable(collector)
-        return not usable or (self.job.spec.searches and bool(collector.missing))
+        return bool(collector.missing) if self.job.spec.searches else not usable
 
     def _leave_if_asked(self, collector: RoundCollector) -> None:
         if collector.incomplete and self.lease.should_leave:
+            if self.lease.stop is not None:
+                collector.end()
             raise LeftEarly("asked to leave while a round was collected", stop=self.lease.stop)
 
     def _of(self, plan: RoundPlan, **more: object) -> dict[str, object]:

@@ -5,6 +5,7 @@ taken, or that has no usable result, is queued once more. If it is lost again, i
 Actors are launched again only once all have failed.
 """
 
+import time
 from collections.abc import Callable
 
 from services.learner.rounds.collector import RoundCollector
@@ -47,6 +48,8 @@ class SearchCollector(RoundCollector):
         """
         self._search = search
         self._iteration = 0
+        self._policy: bytes | None = None
+        """The iteration's; None in the first, whose policy the round has."""
         self._sums: dict[int, EpisodeSums] = {}
         self._queued_again: set[int] = set()
         self._counted_out: set[int] = set()
@@ -69,14 +72,25 @@ class SearchCollector(RoundCollector):
         """Begin the next iteration with this policy."""
         self._iteration += 1
         self._sums = {}
-        version = self.plan.policy_version + self._iteration
-        self._cache.publish_policy(self.plan.job_id, version, policy)
+        self._policy = policy
+        self._deadline_at = time.monotonic() + self.plan.deadline_s
+        self._publish()
         self._queue_parts()
 
     def prepare_reopening(self) -> None:
-        """Reset the failures of actors so far."""
+        """Reset the failures of actors so far, and queue everything that is missing.
+
+        Some actors may be slow rather than gone: a part that two of them play counts once.
+        """
         super().prepare_reopening()
         self._released = set()
+        if self._policy is not None:
+            self._publish()
+        place = self.plan.job_id, self.plan.round
+        self._cache.release_parts(*place, range(self.plan.num_actors))
+        self._cache.queue_parts(
+            *place, (n for n in self._numbers if not self._is_answered("search", n))
+        )
 
     def trajectories(self) -> tuple[Trajectory, ...]:
         """Wait until the iteration is over, all actors have failed, or the deadline passes.
@@ -94,11 +108,17 @@ class SearchCollector(RoundCollector):
         """Return the lost parts to queue again; those that are lost for good no longer count."""
         place, gone = (self.plan.job_id, self.plan.round), self._failed_actors - self._released
         self._released |= gone
-        lost = self._lost_parts | {*self._cache.release_parts(*place, gone)}
+        lost, vanished = self._lost_parts, set[int]()
+        for actor in gone:
+            parts = {*self._cache.release_parts(*place, (actor,))}
+            lost |= parts
+            if self._failed["sample", actor].kind == "vanished":
+                vanished |= parts
+        vanished |= {n for n in lost if self._kind_of(n) == "vanished"}
         lost &= {*self._numbers} - self._sums.keys()
-        self._counted_out |= lost & self._queued_again
-        again = sorted(lost - self._queued_again)
-        self._queued_again |= {*again}
+        self._counted_out |= (lost & self._queued_again) - vanished
+        again = sorted(lost - self._counted_out)
+        self._queued_again |= {*again} - vanished
         self._cache.drop_results(*place, mode="search", actor_indices=again)
         for number in again:
             self._refused.discard(("search", number))
@@ -111,8 +131,9 @@ class SearchCollector(RoundCollector):
         Raises:
             CacheUnreachableError: It did.
         """
-        super().after_silence()
+        self.look_again()
         if self.incomplete:
+            self._cache.require_policy(self.plan.job_id, self._version)
             self._cache.require_queue(self.plan.job_id, self.plan.round)
 
     def fresh(self) -> tuple[Trajectory, ...]:
@@ -163,8 +184,8 @@ class SearchCollector(RoundCollector):
 
     @property
     def all_blaming(self) -> bool:
-        """Whether nothing has arrived, for the environment's fault."""
-        return bool(self._blaming) and not self._sums
+        """Whether too little has arrived, for the environment's fault."""
+        return bool(self._blaming) and not self.usable
 
     @property
     def doomed(self) -> bool:
@@ -190,6 +211,20 @@ class SearchCollector(RoundCollector):
         return TrajectoryCounts(
             launched=launched, used=launched - lost, late=0, duplicate=0, lost=lost
         )
+
+    def _publish(self) -> None:
+        assert self._policy is not None, "the round's first policy is published before it"
+        self._cache.publish_policy(self.plan.job_id, self._version, self._policy)
+
+    def _kind_of(self, number: int) -> FailureKind | None:
+        """Return how a part has failed; None if it has not."""
+        failed = self._failed.get(("search", number))
+        return None if failed is None else failed.kind
+
+    @property
+    def _version(self) -> int:
+        """The iteration's policy."""
+        return self.plan.policy_version + self._iteration
 
     @property
     def _numbers(self) -> range:

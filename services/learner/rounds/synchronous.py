@@ -8,15 +8,19 @@
 `RoundSession` and `JobRounds` define the steps; this file defines their order.
 """
 
+from collections.abc import Iterator
+
 from learning.algorithms.algorithm import learn_round
 from learning.algorithms.policy_update import PolicyUpdate, summary
 from services.learner.record.checkpoint import RunState
+from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.search_collector import SearchCollector
 from services.learner.rounds.session import RoundSession
 from services.learner.rounds.window import OpenedRound
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import EvaluationResult, RoundPlan
 from shared.hyperparameters.search import SearchHyperparameters
+from shared.trajectory.trajectory import Trajectory
 
 
 class SynchronousRounds(RoundSession):
@@ -44,22 +48,18 @@ class SynchronousRounds(RoundSession):
         """Train one round; return the job's end if it ends instead."""
         rounds = self.rounds
         opened = rounds.open(plan)
-        updates = list[PolicyUpdate]()
-        while not updates or self._begins_next_iteration(opened, len(updates)):
-            ending = rounds.collect(opened)
-            if ending is not None:
-                return self._finish(ending)
-            trajectories = opened.fresh()
-            rounds.keep(trajectories)
-            self.clock.lap("collect_s")
-            if not updates:
-                ended = self._ended_by_target(opened)
-                if ended is not None:
-                    return "target_return", ended
-                self.open_gradients(plan.round)
-            updates.append(learn_round(self.algorithm, trajectories))
-            self.clock.lap("update_s")
+        ending = rounds.collect(opened)
+        if ending is not None:
+            return self._finish(ending)
+        trajectories = self._collected(opened)
+        ended = self._ended_by_target(opened)
+        if ended is not None:
+            return "target_return", ended
+        self.open_gradients(plan.round)
+        updates = [learn_round(self.algorithm, trajectories)]
         gradients = self.close_gradients()
+        self.clock.lap("update_s")
+        updates += self._further_iterations(opened)
         opened.collector.end()
         version = plan.policy_version + len(updates)
         curvature, measured = self.measurement(plan)
@@ -83,6 +83,31 @@ class SynchronousRounds(RoundSession):
         )
         self.save(plan, result, state)
         return None
+
+    def _collected(self, opened: OpenedRound) -> tuple[Trajectory, ...]:
+        trajectories = opened.fresh()
+        self.rounds.keep(trajectories)
+        self.clock.lap("collect_s")
+        return trajectories
+
+    def _further_iterations(self, opened: OpenedRound) -> Iterator[PolicyUpdate]:
+        """Train the iterations of a search's round after its first, and yield their updates.
+
+        If the job is to end, the round ends with the iterations before. A learner that leaves for
+        another reason leaves all of them: the next one has the same results from the cache.
+        """
+        done = 1
+        while self._begins_next_iteration(opened, done):
+            try:
+                if self.rounds.collect(opened) is not None:
+                    return
+            except LeftEarly as left:
+                if left.stop is None:
+                    raise
+                return
+            yield learn_round(self.algorithm, self._collected(opened))
+            self.clock.lap("update_s")
+            done += 1
 
     def _begins_next_iteration(self, opened: OpenedRound, done: int) -> bool:
         """Begin another iteration of a search's round; return whether there is one."""

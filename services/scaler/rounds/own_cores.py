@@ -17,6 +17,7 @@ from shared.contracts.rounds import OwnActors
 from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds
 from shared.money.prices import SECONDS_PER_HOUR
 
+_LEAST_S = 1e-6
 GUESSED_CALL_S = 0.06
 """Seconds of a function call beside its steps, until the job has measured them."""
 
@@ -108,6 +109,8 @@ def places_of(
     own_s = own.rollout_s(steps)
     if own_s is None:
         own_s = described_s * steps
+    if searches:
+        own_s = max(own_s, _LEAST_S)  # also before anything is known, see `longest_s`
     times = record.function_times
     if times is None:
         # A simulator that is waited for takes as long anywhere; one that computes does not.

@@ -268,6 +268,24 @@ def test_a_round_ends_when_the_job_has_its_steps(make_rig: MakeRig) -> None:
     assert [result.policy_version for result in rig.results] == [1]
 
 
+def test_a_request_to_stop_keeps_the_iterations_before_it(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make_rig(rounds=5)
+    whole = SearchCollector.next_iteration
+
+    def next_iteration(collector: SearchCollector, policy: bytes) -> None:
+        whole(collector, policy)
+        rig.cache.close_queue(rig.job.job_id, 0)  # nobody plays it
+        rig.scaler.heartbeat = (200, {"expires_in_s": 30.0, "stop": "user"})
+
+    monkeypatch.setattr(SearchCollector, "next_iteration", next_iteration)
+    monkeypatch.setattr(SearchCollector, "after_silence", lambda _: None)
+    with pytest.raises(LeftEarly):
+        rig.run()
+    assert [result.policy_version for result in rig.results] == [1]
+
+
 def test_without_any_actor_the_round_is_lost(make_rig: MakeRig) -> None:
     rig = make_rig(rounds=1)
 
