@@ -143,6 +143,8 @@ class Fleet:
         job_id = lease.job.job_id
         self.http.put(f"/v1/leases/{lease.lease_id}").raise_for_status()
         before_s, start = self.cpu_s(), time.perf_counter()
+        # Nobody reads it, but after a second without an answer the collector looks for it.
+        self.cache.publish_policy(job_id, index, b"policy")
         plan = self.plan(lease, index)
         collector = RoundCollector(
             self.cache,
