@@ -34,7 +34,7 @@ class SearchCollector(RoundCollector):
         should_leave: Callable[[], bool],
         must_leave: Callable[[], bool],
     ) -> None:
-        """Queue the first iteration's parts, but for those that are already there.
+        """Queue the parts of the first iteration that have no result yet.
 
         The queue must be open, and the round's policy published.
 
@@ -78,16 +78,18 @@ class SearchCollector(RoundCollector):
         self._queue_parts()
 
     def prepare_reopening(self) -> None:
-        """Reset the failures of actors so far, and queue everything that is missing.
+        """Reset the failures of actors so far, and begin a new queue of what is missing.
 
         Some actors may be slow rather than gone: a part that two of them play counts once.
         """
         super().prepare_reopening()
         self._released = set()
+        if not self.incomplete:
+            return  # only evaluation episodes are played again
         if self._policy is not None:
             self._publish()
         place = self.plan.job_id, self.plan.round
-        self._cache.release_parts(*place, range(self.plan.num_actors))
+        self._cache.open_queue(*place)
         self._cache.queue_parts(
             *place, (n for n in self._numbers if not self._is_answered("search", n))
         )
@@ -99,12 +101,12 @@ class SearchCollector(RoundCollector):
             The parts that have arrived, in order.
         """
         self._wait("search", self._numbers)
-        while again := self._lost_once():
+        while again := self._take_back_lost_parts():
             self._cache.queue_parts(self.plan.job_id, self.plan.round, again)
             self._wait("search", self._numbers)
         return self.fresh()
 
-    def _lost_once(self) -> list[int]:
+    def _take_back_lost_parts(self) -> list[int]:
         """Return the lost parts to queue again; those that are lost for good no longer count."""
         place, gone = (self.plan.job_id, self.plan.round), self._failed_actors - self._released
         self._released |= gone
@@ -171,6 +173,12 @@ class SearchCollector(RoundCollector):
     def arrived(self) -> str:
         """How much of the iteration has arrived, for messages."""
         return f"{len(self._sums)} of {self._search.parts} parts of iteration {self._iteration}"
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Distinct reasons for missing parts."""
+        told = {str(why.failed) for (mode, _), why in self._failed.items() if mode != "evaluate"}
+        return tuple(sorted(told)) or ("no answer",)
 
     @property
     def blaming(self) -> tuple[str, ...]:

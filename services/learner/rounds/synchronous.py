@@ -116,10 +116,8 @@ class SynchronousRounds(RoundSession):
             return False
         rule = self.job.hyperparameters
         assert isinstance(rule, SearchHyperparameters), "nothing else searches"
-        has_steps = most_steps is not None and (
-            self.env_steps + opened.state.env_steps >= most_steps
-        )
-        if has_steps or done == rule.most_iterations:
+        steps = self.env_steps + opened.state.env_steps
+        if done == rule.most_iterations or (most_steps is not None and steps >= most_steps):
             return False
         collector.next_iteration(self.policy_for_actors())
         return True

@@ -17,7 +17,6 @@ from shared.contracts.rounds import OwnActors
 from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds
 from shared.money.prices import SECONDS_PER_HOUR
 
-_LEAST_S = 1e-6
 GUESSED_CALL_S = 0.06
 """Seconds of a function call beside its steps, until the job has measured them."""
 
@@ -40,6 +39,8 @@ class Places:
     """Value of time (w), per hour."""
     longest_s: float = math.inf
     """How long own rollouts of a round may take, one after the other."""
+    most_turns: float = math.inf
+    """Most own rollouts of a core in a round."""
     shared: bool = False
     """Whether functions run on the same cores, as on one machine."""
 
@@ -61,7 +62,7 @@ NOWHERE = Split(own=0, most_own=0, reason="")
 def split(num_actors: int, places: Places) -> Split:
     """Return how many actors of a round run on own cores, at the least cost."""
     own_s, cores = places.own_s, places.cores
-    turns = math.ceil(num_actors / cores)
+    turns = int(min(math.ceil(num_actors / cores), places.most_turns))
     if own_s * turns > places.longest_s:
         turns = max(1, int(places.longest_s / own_s))
     most = min(num_actors, turns * cores)
@@ -109,8 +110,6 @@ def places_of(
     own_s = own.rollout_s(steps)
     if own_s is None:
         own_s = described_s * steps
-    if searches:
-        own_s = max(own_s, _LEAST_S)  # also before anything is known, see `longest_s`
     times = record.function_times
     if times is None:
         # A simulator that is waited for takes as long anywhere; one that computes does not.
@@ -127,8 +126,9 @@ def places_of(
         + prices.lambda_usd_per_request,
         held_usd_per_s=basis.usd_per_s,
         usd_per_hour=record.job.spec.actors.value_of_time_usd_per_hour,
+        longest_s=basis.function_timeout_s,
         # A search's actors share a queue: more own ones than cores would not be faster.
-        longest_s=own_s if searches and not basis.shares_cores else basis.function_timeout_s,
+        most_turns=1 if searches and not basis.shares_cores else math.inf,
         shared=basis.shares_cores,
     )
 

@@ -292,7 +292,9 @@ def test_without_any_actor_the_round_is_lost(make_rig: MakeRig) -> None:
     def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
         fail_actors(scaler, made, 0, 1)
 
-    with pytest.raises(RoundLostError, match="only 0 of 8 parts of iteration 0 arrived"):
+    with pytest.raises(
+        RoundLostError, match=r"^crashed\nround 0: only 0 of 8 parts of iteration 0 arrived"
+    ):
         rig.run(launch)
 
 

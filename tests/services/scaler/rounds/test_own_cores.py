@@ -97,6 +97,10 @@ def test_a_search_is_placed_by_the_steps_that_its_episodes_had() -> None:
         places = places_of(made, own, PRICING.basis, num_actors=4)
         assert places is not None
         assert places.own_s == pytest.approx(steps * 0.001)
+        assert split(8, places).most_own == 2  # its actors share a queue
+    unknown = places_of(record, OwnActors(num=2), PRICING.basis, num_actors=8)
+    assert unknown is not None
+    assert split(8, unknown).most_own == 2
 
 
 def _own(number: int) -> JobSpec:
