@@ -43,7 +43,7 @@ class RunRow(BaseModel):
     preset: str
     seed: int
     rounds: int
-    """Number of policy updates."""
+    """Rounds that are done."""
     max_rounds: int
     env_steps: int
     ending_steps: int | None

@@ -57,7 +57,7 @@ def draw(run: Run, path: Path | None = None) -> Path:
         panels = figure.subplots(len(parts), 1, sharex=True, height_ratios=heights)
         for panel, (paint, _) in zip(panels, parts, strict=True):
             paint(panel, run)
-        panels[-1].set_xlabel("round (policy update)")
+        panels[-1].set_xlabel("round")
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         panels[-1].set_xlim(-0.6, _last_update(run) + 0.6)
         figure.align_ylabels(panels)
