@@ -22,7 +22,7 @@ STEP = "no step or reset has ended"
 CONSTRUCTION = "its constructor has not ended"
 _LOOKS = 20
 """Polls per time-out: a hang is detected at most 5 % late."""
-_BACKSTOP = 1.25
+_BACKSTOP = 1.5
 """Number of time-outs after which the process ends even without a poll."""
 
 

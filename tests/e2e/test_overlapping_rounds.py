@@ -152,7 +152,10 @@ def test_a_job_stopped_in_the_middle_ends_in_order_and_goes_on_when_resumed(
     client.resume(job_id)
     resumed = wait_finished(client, job_id)
     assert (resumed.status, resumed.progress.rounds) == ("succeeded", 40)
-    assert all(result.trajectories.lost == 0 for _, result in results(runs_dir, resumed))
+    # The stop closed two open rounds, whose actors may not have answered yet.
+    closed_by_stop = range(stopped.progress.rounds - 2, stopped.progress.rounds)
+    for line, result in results(runs_dir, resumed):
+        assert line.plan.round in closed_by_stop or result.trajectories.lost == 0
     recorded = [line for line, _ in results(runs_dir, resumed)]
     assert [line.plan.round for line in recorded] == [*range(40)]
     # Each measurement counts, those that came with the plans that ended the job among them.

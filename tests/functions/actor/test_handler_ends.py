@@ -76,7 +76,7 @@ def emulator(tmp_path: Path, package: Path, cache_url: str) -> Iterator[RunningE
         variables={
             "NITRO_CACHE_URL": cache_url,
             "NITRO_ENVIRONMENT_PACKAGES": "line_envs",
-            "NITRO_STEP_TIMEOUT_S": "1",
+            "NITRO_STEP_TIMEOUT_S": "2",
             "PYTHONPATH": os.pathsep.join([str(package.parent), *sys.path]),
         },
     )
@@ -120,7 +120,7 @@ def test_a_step_that_hangs_is_named_though_it_takes_the_alarm_and_the_next_proce
     hung, log = act(job, env_kwargs={"trouble": "alarm"})
     assert hung["errorType"] == "EnvironmentHungError"
     first, *frames = hung["errorMessage"].splitlines()
-    assert first.startswith("Line-v0: no step or reset has ended for 1 s")
+    assert first.startswith("Line-v0: no step or reset has ended for 2 s")
     assert any(frame.strip() == "threading.Event().wait()" for frame in frames)
     assert "EnvironmentHungError: Line-v0" in log
     assert act(job)[0]["cold_start"]
@@ -146,7 +146,7 @@ def test_what_hangs_when_it_is_described_is_named(
     task = {"mode": "describe", "env": {"env_id": "Line-v0", "env_kwargs": {"trouble": trouble}}}
     answer = emulator.invoke(task, name="nitro-actor:live").payload
     assert answer["errorType"] == "EnvironmentHungError"
-    assert answer["errorMessage"].startswith(f"Line-v0: {says} for 1 s")
+    assert answer["errorMessage"].startswith(f"Line-v0: {says} for 2 s")
 
 
 def test_the_process_ends_with_a_rollout_that_failed(act: Callable[..., Any]) -> None:
