@@ -14,7 +14,7 @@ from learning.algorithms.es import Es
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
 from learning.algorithms.ppo import Ppo
-from learning.algorithms.sac import Sac
+from learning.algorithms.sac import Crossq, Sac
 from learning.updates.steps import StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.jobs import Job
@@ -44,7 +44,7 @@ BUILDERS: dict[str, Builder] = {
     "impact": Impact,
     "impala": Impala,
     "sac": Sac,
-    "crossq": Sac,
+    "crossq": Crossq,
     "ars": Ars,
     "es": Es,
 }

@@ -1,4 +1,4 @@
-"""SAC's replay: the newest steps, each with its successor, in a ring of rows.
+"""A replay of single steps: the newest, each with its successor, in a ring of rows.
 
 A row is a step as a critic learns from it: the observation, the next observation, the action, the
 reward, and whether anything follows (0 where the episode terminated, else 1). An episode cut by a

@@ -14,7 +14,8 @@ from torch import Tensor
 from learning.networks.batch_renorm import NormalisedMlps
 from learning.networks.soft_actor_critic import initialise, values
 from learning.networks.squashed_gaussian import squashed_sample
-from learning.updates.sac_steps import SacSteps, half_squared_errors
+from learning.updates.replay_steps import half_squared_errors
+from learning.updates.sac_steps import SacSteps
 from shared.policy.blocks import Dense
 
 

@@ -8,7 +8,7 @@ Legend: N samples; W numbers of a row; O numbers of an observation; A action siz
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -16,30 +16,20 @@ from torch import Tensor
 from learning.data.transitions import RowColumns
 from learning.networks.soft_actor_critic import FlatMlps, initialise, values
 from learning.networks.squashed_gaussian import squashed_sample
-from learning.updates.gradient import Gradient
-from learning.updates.optimiser import AdamRule, FlatAdam
+from learning.updates.replay_steps import ReplaySteps, half_squared_errors, network_blocks
 from shared.hyperparameters.sac import SacHyperparameters
-from shared.policy.blocks import Dense, dense_blocks
+from shared.policy.blocks import Dense
 
 
-class SacSteps:
+class SacSteps(ReplaySteps):
     """The networks, the temperature and their optimisers."""
 
-    policy: FlatMlps
-    """From observations # [N, O] to the parameters of the actions' distributions # [N, 2A]."""
     critics: FlatMlps
     """Two, from an observation and an action to a value."""
 
     def __init__(self, columns: RowColumns, rule: SacHyperparameters, *, seed: int) -> None:
         """Initialise them, the first weights from the seed."""
-        self.columns = columns
-        policy_sizes = (columns.observation_size, *rule.hidden_sizes, 2 * columns.action_size)
-        hidden = rule.value_hidden_sizes or rule.hidden_sizes
-        critic_sizes = (columns.observation_size + columns.action_size, *hidden, 1)
-        policy, critic = (
-            dense_blocks(sizes, activation=rule.activation, layer_norm=rule.layer_norm)
-            for sizes in (policy_sizes, critic_sizes)
-        )
+        policy, critic = network_blocks(columns, rule)
         followers = self._build(policy, critic, seed=seed)
         self._rule = rule
         self._log_temperature = torch.full((1,), math.log(rule.first_temperature))
@@ -48,45 +38,13 @@ class SacSteps:
             "critics": self.critics.flat,
             "temperature": self._log_temperature,
         }
-        adam = AdamRule(
-            learning_rate=rule.learning_rate,
-            epsilon=rule.adam_epsilon,
-            gradient_norm_max=0.0,
-            beta1=rule.adam_beta1,
-        )
-        self._adams = {name: FlatAdam(flat, rule=adam) for name, flat in learned.items()}
-        self.flats = learned | followers
-        """Arrays that another job can begin with, by name."""
-        self.moments = {
-            f"{name}.{moment}": flat
-            for name, adam in self._adams.items()
-            for moment, flat in adam.flats.items()
-        }
-        """The optimisers'."""
-
-    @property
-    def adam_steps(self) -> dict[str, bool | int | float | str]:
-        """Steps that each optimiser has taken, by name."""
-        return {f"{name}.adam_step": adam.steps for name, adam in self._adams.items()}
-
-    def load_adam_steps(self, scalars: Mapping[str, bool | int | float | str]) -> None:
-        """Continue from `adam_steps`, among others."""
-        for name, adam in self._adams.items():
-            adam.steps = int(scalars[f"{name}.adam_step"])
+        super().__init__(columns, rule, learned=learned, followers=followers)
 
     def take(self, rows: Tensor, noises: Tensor) -> dict[str, float] | None:
-        """Take one gradient step of the critics, and of the rest when it is due.
-
-        Args:
-            rows: The minibatch. # [N, W]
-            noises: For the actions at its observations, and at those after them. # [2, N, A]
-
-        Returns:
-            Stats of the parts that took a step; None where a part was not finite.
-        """
+        """Take one gradient step of the critics, and of the rest when it is due."""
         temperature = float(self._log_temperature.exp())
         critic_loss = self._critic_loss(rows, noises[1], temperature)
-        turn = self._adams["critics"].steps % self._rule.policy_delay == 0
+        turn = self.adams["critics"].steps % self._rule.policy_delay == 0
         critic = self._apply("critics", self.critics.differentiate(critic_loss), critic_loss)
         policy: dict[str, float] | None = {}
         if turn:
@@ -150,14 +108,3 @@ class SacSteps:
     def _follow(self) -> None:
         """Let the slow copies follow the critics."""
         self._targets.flat.lerp_(self.critics.flat, self._rule.target_rate)
-
-    def _apply(self, name: str, gradient: Tensor, loss: Tensor) -> list[float] | None:
-        """Step along a gradient; return the loss and the norm, or None without a step."""
-        stats = loss.detach().reshape(1)
-        return self._adams[name].apply(Gradient(flat=gradient, stats=stats))
-
-
-def half_squared_errors(both: tuple[Tensor, Tensor], target: Tensor) -> Tensor:
-    """Return those of both critics' values # [N], each halved and averaged, added."""
-    first, second = both
-    return 0.5 * ((first - target).square().mean() + (second - target).square().mean())

@@ -32,7 +32,7 @@ from shared.contracts.rollouts import RolloutTask
 from shared.environments.agents import agents_of
 from shared.environments.building import Env, describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
-from shared.hyperparameters.sac import SacHyperparameters
+from shared.hyperparameters.replay import ReplayHyperparameters
 from shared.policy.numpy_policy import NumpyPolicy, halved, load_policy
 from shared.trajectory import codec
 from shared.trajectory.trajectory import Trajectory, encode_trajectory
@@ -63,7 +63,7 @@ GPU_TIMES_A_CORE = {False: (6.7, 2.7), True: (24.3, 5.7)}
 `benchmarks/results/gpu.json`.
 """
 _SAME_ON_A_GPU = (1.0, 1.0)
-"""For SAC, whose learner always computes on a CPU."""
+"""For SAC and CrossQ, whose learner always computes on a CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +105,10 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
         images = environment.observation.has_images
         samples = samples_per_round(spec)
         taken = alone = learner_s(job, sampled.trajectories, samples, forked)
-        is_sac = isinstance(job.hyperparameters, SacHyperparameters)
-        if not (forked is None or images or is_sac):  # GPU times are estimated from one core's
+        replays = isinstance(job.hyperparameters, ReplayHyperparameters)
+        if not (forked is None or images or replays):  # GPU times are estimated from one core's
             alone = learner_s(job, sampled.trajectories, samples, None)
-        faster = _SAME_ON_A_GPU if is_sac else GPU_TIMES_A_CORE[images]
+        faster = _SAME_ON_A_GPU if replays else GPU_TIMES_A_CORE[images]
         on_gpu = sum(s / times for s, times in zip(alone, faster, strict=True))
         return Workload(
             env_id=spec.env_id,
@@ -128,7 +128,7 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
             gpu_update_s=on_gpu + CHECKPOINT_S,
             bytes_per_sample=sampled.bytes_per_sample,
             policy_bytes=sampled.policy_bytes,
-            overlaps=is_sac,
+            overlaps=replays,
         )
 
 
@@ -153,7 +153,7 @@ def queued(spec: JobSpec) -> Job:
         raise CommandError(str(error)) from error
     spec = with_agents(spec, environment)
     rule = resolve_for(spec, environment)
-    if isinstance(rule, SacHyperparameters):
+    if isinstance(rule, ReplayHyperparameters):
         rule = rule.model_copy(update={"learning_starts": 0})
     return Job(
         job_id="plan",

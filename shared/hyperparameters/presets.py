@@ -17,6 +17,8 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.message import NEW, plain
 from shared.hyperparameters import ars, crossq, es, impact, impala, ppo, sac
 from shared.hyperparameters.common import Hyperparameters
+from shared.hyperparameters.replay import ReplayHyperparameters
+from shared.hyperparameters.search import SearchHyperparameters
 
 Preset = Literal["paper", "standard"]
 
@@ -48,17 +50,23 @@ class AlgorithmTraits:
     """Whether learner functions compute its gradients."""
     objectives: frozenset[str] = frozenset({"surrogate"})
     """Values of `detector.objective` that are defined for it; empty where nothing is measured."""
-    replays: bool = False
-    """Whether it learns from single steps, each drawn again and again: then a round is few."""
     needs_boxes: bool = False
     """Whether actions must be continuous and observations vectors."""
-    searches: bool = False
-    """Whether its actors play whole episodes of perturbed policies and report their returns."""
 
     @property
     def model(self) -> type[Hyperparameters]:
         """The model that its full sets are of."""
         return type(self.presets["paper"])
+
+    @property
+    def replays(self) -> bool:
+        """Whether it learns from single steps, each drawn again and again: then a round is few."""
+        return issubclass(self.model, ReplayHyperparameters)
+
+    @property
+    def searches(self) -> bool:
+        """Whether its actors play whole episodes of perturbed policies and report their returns."""
+        return issubclass(self.model, SearchHyperparameters)
 
     def unfit(self, environment: EnvironmentSpec) -> str | None:
         """Return what of an environment it cannot learn; None if it can."""
@@ -95,26 +103,22 @@ ALGORITHMS: dict[str, AlgorithmTraits] = {
         on_policy=False,
         objectives=frozenset(),
         needs_boxes=True,
-        replays=True,
     ),
     "crossq": AlgorithmTraits(
         presets={"paper": crossq.PAPER, "standard": crossq.STANDARD},
         on_policy=False,
         objectives=frozenset(),
         needs_boxes=True,
-        replays=True,
     ),
     "ars": AlgorithmTraits(
         presets={"paper": ars.PAPER, "standard": ars.STANDARD},
         on_policy=True,
         objectives=frozenset(),
-        searches=True,
     ),
     "es": AlgorithmTraits(
         presets={"paper": es.PAPER, "standard": es.STANDARD},
         on_policy=True,
         objectives=frozenset(),
-        searches=True,
     ),
 }
 """Every algorithm by its name."""

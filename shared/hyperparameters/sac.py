@@ -5,61 +5,19 @@ applications", arXiv 1812.05905, table 1, which Stable-Baselines3 has as its def
 `sac_continuous_action.py`.
 """
 
-from typing import Annotated, ClassVar
-
-from pydantic import Field
-
-from shared.contracts.message import Number, PositiveFloat, PositiveInt
-from shared.hyperparameters.common import ActionMapping, GradientHyperparameters
-from shared.policy.blocks import Activation
-
-_Share = Annotated[Number, Field(gt=0, le=1)]
+from shared.contracts.message import Number, PositiveFloat
+from shared.hyperparameters.replay import ReplayHyperparameters
 
 
-class SacHyperparameters(GradientHyperparameters):
+class SacHyperparameters(ReplayHyperparameters):
     """SAC: twin critics, a squashed Gaussian policy and a learned temperature."""
 
-    activation: Activation = "relu"
-    """Activation after each hidden layer of the policy and of both critics: `tanh`, `relu` or
-    `elu`. Paper: Haarnoja. Standard: Haarnoja."""
-    learning_rate: PositiveFloat = 3e-4
-    """Adam's step size, of the policy, the critics and the temperature alike. Paper: Haarnoja.
-    Standard: Haarnoja."""
-    adam_beta1: Annotated[Number, Field(ge=0, lt=1)] = 0.9
-    """Decay of Adam's running mean of gradients. Paper: Haarnoja. Standard: Haarnoja."""
-    policy_delay: PositiveInt = 1
-    """Gradient steps of the critics for each one of the policy and the temperature. Paper:
-    Haarnoja. Standard: Haarnoja."""
-    minibatch_size: PositiveInt = 256
-    """Steps drawn from the replay for a gradient step. Paper: Haarnoja. Standard: Haarnoja."""
-    updates_per_step: PositiveFloat = 1.0
-    """Gradient steps for each environment step behind `learning_starts`, however many actors there
-    are. Paper: Haarnoja. Standard: Haarnoja."""
-    learning_starts: Annotated[int, Field(strict=True, ge=0)] = 10_000
-    """Environment steps with uniform random actions, before the first gradient step. Paper:
-    Haarnoja's code. Standard: CleanRL."""
-    replay_capacity: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] = 1_000_000
-    """Newest steps that are kept to draw from. Paper: Haarnoja. Standard: Haarnoja."""
-    replay_mb: PositiveInt = 4096
-    """Most memory of the replay, in MB; where its steps are large, fewer are kept. Paper: ours.
-    Standard: ours."""
-    target_rate: _Share = 0.005
-    """Part of the way that the target critics go towards the critics after each gradient step.
-    Paper: Haarnoja. Standard: Haarnoja."""
     first_temperature: PositiveFloat = 1.0
     """Temperature at the start: what a nat of entropy is worth, in units of reward. Paper:
     Haarnoja's code. Standard: CleanRL."""
     target_entropy: Number = -1.0
     """Entropy, in nats for each number of an action in [-1, 1], that the temperature is steered
     towards. Paper: Haarnoja. Standard: Haarnoja."""
-
-    distribution: ClassVar[str] = "squashed_gaussian"
-    action_mapping: ClassVar[ActionMapping] = "rescale"
-    """Actions are squashed into [-1, 1], which is mapped onto the environment's bounds."""
-
-    def kept_steps(self, numbers_per_step: int) -> int:
-        """Return how many steps the replay keeps, each of so many numbers of four bytes."""
-        return max(1, min(self.replay_capacity, self.replay_mb * 10**6 // (4 * numbers_per_step)))
 
 
 PAPER = SacHyperparameters()

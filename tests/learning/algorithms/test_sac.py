@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
 from learning.algorithms.policy_update import StateArrays
-from learning.algorithms.sac import CHUNK, Sac
+from learning.algorithms.replay_learner import CHUNK, ReplayLearner
+from learning.algorithms.sac import Crossq, Sac
 from shared.hyperparameters.crossq import CrossqHyperparameters
 from shared.hyperparameters.sac import SacHyperparameters
 from shared.policy.numpy_policy import load_policy
@@ -53,11 +54,12 @@ def trajectory(index: int, *, policy_version: int = 0) -> Trajectory:
     )
 
 
-def learner(rule: SacHyperparameters = RULE, *, seed: int = 3) -> Sac:
-    return Sac(CONTINUOUS, rule, seed=seed)
+def learner(rule: SacHyperparameters = RULE, *, seed: int = 3) -> ReplayLearner:
+    kind = Crossq if isinstance(rule, CrossqHyperparameters) else Sac
+    return kind(CONTINUOUS, rule, seed=seed)
 
 
-def restored(saved: Sac, rule: SacHyperparameters = RULE) -> Sac:
+def restored(saved: ReplayLearner, rule: SacHyperparameters = RULE) -> ReplayLearner:
     other = learner(rule, seed=99)
     other.load_state(*saved.state())
     replay = saved.replay
