@@ -16,7 +16,7 @@ from nitro.runs.reading import find_run
 from nitro.sweeps.folder import Asked, SweepFolder
 from nitro.sweeps.results import Results
 from nitro.sweeps.spec import sweep_spec
-from nitro.sweeps.sweeping import PICTURE, How, begin, run_sweep, summed_up, write_results
+from nitro.sweeps.sweeping import PICTURE, begin, run_sweep, summed_up, write_results
 from nitro.sweeps.tables import Format, told
 from nitro.sweeps.view import sweep_view
 
@@ -157,7 +157,8 @@ def sweep(
     with sweep_view(shown, budget_usd=asked.spec.budget_usd) as view:
         run_sweep(
             folder,
-            How(parallel=str(parallel), api_url=api_url),
+            parallel=str(parallel),
+            api_url=api_url,
             view=view,
             asked_to_stop=lambda: False,
             pause=sleep,

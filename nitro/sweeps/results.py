@@ -6,13 +6,11 @@ scores: 0 is the mean return of untrained policies, 1 the best interquartile mea
 
 import math
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from nitro.sweeps.rows import Row, RowStatus
-from nitro.sweeps.search import trials_of
 from nitro.sweeps.statistics import (
     Array,
     Estimate,
@@ -20,29 +18,10 @@ from nitro.sweeps.statistics import (
     interquartile_mean_interval,
     probability_of_improvement,
 )
+from nitro.sweeps.trial import trials_of
 
 COUNTED: frozenset[RowStatus] = frozenset({"finished"})
 """Statuses of completed rows, whose returns count."""
-
-
-class Measured(BaseModel):
-    """A value with its 95 % interval; the fields are keys of `--json`."""
-
-    model_config = ConfigDict(frozen=True)
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, estimate: Estimate) -> Self:
-        """Return an estimate as a message."""
-        return cls(value=estimate.value, low=estimate.low, high=estimate.high)
-
-    def told(self, digits: int = 1) -> str:
-        """Format it as a table cell."""
-        value, low, high = (f"{each:.{digits}f}" for each in (self.value, self.low, self.high))
-        return f"{value} [{low}, {high}]"
 
 
 class Group(BaseModel):
@@ -55,7 +34,7 @@ class Group(BaseModel):
     seeds: int
     """Number of completed jobs."""
     jobs: int
-    final_return: Measured | None
+    final_return: Estimate | None
     """Interquartile mean over seeds of the last evaluations."""
     best_return: float | None
     """The highest last evaluation of any seed."""
@@ -72,8 +51,8 @@ class Overall(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     setting: str
-    score: Measured
-    improvement: Measured | None
+    score: Estimate
+    improvement: Estimate | None
     """Probability that a run of it beats a run of the first setting."""
 
 
@@ -160,7 +139,7 @@ def final_returns(rows: Sequence[Row]) -> Array:
 def _group(rows: Sequence[Row]) -> Group:
     finals = final_returns(rows)
     outcomes = [row.outcome for row in rows if row.outcome is not None]
-    measured = Measured.of(interquartile_mean_interval([finals])) if len(finals) else None
+    measured = interquartile_mean_interval([finals]) if len(finals) else None
     return Group(
         env_id=rows[0].env_id,
         setting=rows[0].setting,
@@ -195,10 +174,10 @@ def _overall(
     return [
         Overall(
             setting=setting,
-            score=Measured.of(interquartile_mean_interval(scores[setting])),
+            score=interquartile_mean_interval(scores[setting]),
             improvement=None
             if setting == settings[0]
-            else Measured.of(probability_of_improvement(scores[setting], baseline)),
+            else probability_of_improvement(scores[setting], baseline),
         )
         for setting in settings
     ]

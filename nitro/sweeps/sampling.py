@@ -2,8 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from pydantic import JsonValue
 from nitro.errors import CommandError
 from nitro.sweeps.search_spec import SearchRange, SearchSpec
 from nitro.sweeps.spec import Fields
+from nitro.sweeps.trial import Trial
 
 if TYPE_CHECKING:
     import optuna
@@ -44,19 +44,8 @@ def random_values(search: SearchSpec, index: int) -> Fields:
     return {path: _drawn(each, rng.random()) for path, each in search.fields.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """The result of an earlier trial."""
-
-    index: int
-    values: Mapping[str, JsonValue]
-    value: float
-    mark: float
-    """Environment steps of the rung where it paused for good; infinite if it was completed."""
-
-
 def proposed_values(
-    search: SearchSpec, journal: Path, indices: Sequence[int], told: Sequence[Told]
+    search: SearchSpec, journal: Path, indices: Sequence[int], told: Sequence[Trial]
 ) -> list[Fields]:
     """Return Optuna's proposed values for trials, given the results of earlier trials.
 
@@ -66,7 +55,7 @@ def proposed_values(
         search: The search.
         journal: Optuna's storage of finished trials.
         indices: Trials to draw now.
-        told: Earlier trials.
+        told: Earlier trials with a return.
     """
     import optuna
 
@@ -86,7 +75,7 @@ def proposed_values(
     return found
 
 
-def _over(search: SearchSpec, told: Told) -> "optuna.trial.FrozenTrial":
+def _over(search: SearchSpec, told: Trial) -> "optuna.trial.FrozenTrial":
     from optuna.trial import TrialState, create_trial
 
     paused = math.isfinite(told.mark)

@@ -10,49 +10,14 @@ rows: a killed and resumed search has the same trials.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from nitro.sweeps.folder import SweepFolder
 from nitro.sweeps.grid import row_of
-from nitro.sweeps.rows import Row, RowStatus
-from nitro.sweeps.sampling import Told, proposed_values, random_values
+from nitro.sweeps.rows import Row
+from nitro.sweeps.sampling import proposed_values, random_values
 from nitro.sweeps.search_spec import SearchSpec
 from nitro.sweeps.spec import Fields, SweepSpec
-from nitro.sweeps.statistics import interquartile_mean
-
-_ACTIVE: frozenset[RowStatus] = frozenset({"waiting", "open", "stopped"})
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The rows of one set of values, one per seed."""
-
-    index: int
-    rows: tuple[Row, ...]
-
-    @property
-    def is_active(self) -> bool:
-        """Whether one of its jobs has yet to pause or end."""
-        return any(row.status in _ACTIVE for row in self.rows)
-
-    @property
-    def values(self) -> Fields:
-        """Its drawn values."""
-        return self.rows[0].values
-
-    @property
-    def mark(self) -> float:
-        """The rung it pauses at; infinite without one."""
-        return self.rows[0].pause_steps or math.inf
-
-    @property
-    def value(self) -> float:
-        """Interquartile mean over seeds of the returns at its rung or end."""
-        found = [row.outcome.return_at(self.mark) for row in self.rows if row.outcome is not None]
-        known = np.array([value for value in found if value is not None], dtype=float)
-        return float(interquartile_mean(known)) if len(known) else -math.inf
+from nitro.sweeps.trial import Trial, best, trials_of
 
 
 class SearchPlan:
@@ -84,11 +49,7 @@ class SearchPlan:
         if self._search.sampler == "random":
             values = [random_values(self._search, index) for index in batch]
         else:
-            told = [
-                Told(index=each.index, values=each.values, value=each.value, mark=each.mark)
-                for each in before
-                if math.isfinite(each.value)
-            ]
+            told = [trial for trial in before if math.isfinite(trial.value)]
             values = proposed_values(self._search, self._folder.journal, [*batch], told)
         first = self._search.rungs[0] if self._search.rungs else None
         return [
@@ -133,20 +94,6 @@ _NEW: Mapping[str, object] = {
     "outcome": None,
 }
 """Fields of a finalist's row that replace its trial's."""
-
-
-def trials_of(rows: Sequence[Row]) -> list[Trial]:
-    """Return the trials of a search, without finalists."""
-    members: dict[int, list[Row]] = {}
-    for row in rows:
-        if row.trial is not None and not row.final:
-            members.setdefault(row.trial, []).append(row)
-    return [Trial(index, tuple(found)) for index, found in sorted(members.items())]
-
-
-def best(trials: Sequence[Trial], number: int) -> list[Trial]:
-    """Return the trials with the highest returns, best first; ties go to the earlier."""
-    return sorted(trials, key=lambda trial: (-trial.value, trial.index))[:number]
 
 
 def promoted(rows: list[Row], paused: Sequence[Trial], search: SearchSpec) -> list[Row]:

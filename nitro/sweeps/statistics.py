@@ -14,10 +14,10 @@ fail. rliable uses another generator, so its intervals differ from ours by the s
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
 Array = NDArray[np.float64]
 Tasks = Sequence[Array]
@@ -31,16 +31,19 @@ _AT_ONCE = 2_000_000
 """Numbers per draw, to bound memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its 95 % interval."""
+class Estimate(BaseModel):
+    """A value with its 95 % interval; the fields are keys of `--json`."""
+
+    model_config = ConfigDict(frozen=True)
 
     value: float
     low: float
     high: float
 
-    def __str__(self) -> str:
-        return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
+    def told(self, digits: int = 1) -> str:
+        """Format it as a table cell."""
+        value, low, high = (f"{each:.{digits}f}" for each in (self.value, self.low, self.high))
+        return f"{value} [{low}, {high}]"
 
 
 def interquartile_mean(scores: Array) -> Array:
@@ -121,7 +124,7 @@ def _estimate(
     """Return a value with its statistic's percentiles over stratified bootstrap samples."""
     found = np.concatenate([statistic(drawn) for drawn in _draws(tasks, resamples)])
     low, high = np.percentile(found, [_TAIL, 100 - _TAIL])
-    return Estimate(value, float(low), float(high))
+    return Estimate(value=value, low=float(low), high=float(high))
 
 
 def _draws(tasks: Tasks, resamples: int) -> Iterator[list[Array]]:

@@ -1,7 +1,6 @@
 """The course of a sweep, shared by the command line and `nitro.sweep`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,14 +20,6 @@ from nitro.sweeps.search import SearchPlan
 from nitro.sweeps.spec import SweepSpec
 
 PICTURE = "sweep.png"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """How a sweep is run; it does not affect the results."""
-
-    parallel: str = "auto"
-    api_url: str | None = None
 
 
 def begin(runs_dir: Path, asked: Asked) -> SweepFolder:
@@ -64,8 +55,9 @@ def _same(spec: SweepSpec) -> SweepSpec:
 
 def run_sweep(
     folder: SweepFolder,
-    how: How,
     *,
+    parallel: str,
+    api_url: str | None,
     view: View,
     asked_to_stop: Callable[[], bool],
     pause: Callable[[float], object],
@@ -75,7 +67,8 @@ def run_sweep(
 
     Args:
         folder: The sweep's folder.
-        how: How to run it.
+        parallel: `auto` or a number of concurrent jobs.
+        api_url: The named API.
         view: Shows the rows.
         asked_to_stop: Whether the user requested a stop.
         pause: Waits for at most this many seconds.
@@ -91,16 +84,16 @@ def run_sweep(
         folder.write(rows)
         if {row.status for row in rows} <= {"finished", "paused"}:
             return rows
-        here = is_here(folder, how.api_url)
+        here = is_here(folder, api_url)
         if not here and asked.spec.budget_usd is None:
             raise CommandError("--budget-usd: an API costs money: give a cap for all jobs")
-        parallel = parallel_jobs(how.parallel, rows=most_rows(asked.spec, rows), here=here)
-        view.note(f"{parallel.jobs} at once ({parallel.reason})")
+        at_once = parallel_jobs(parallel, rows=most_rows(asked.spec, rows), here=here)
+        view.note(f"{at_once.jobs} at once ({at_once.reason})")
         with open_place(
             folder,
             rows,
-            parallel=parallel.jobs,
-            api_url=how.api_url,
+            parallel=at_once.jobs,
+            api_url=api_url,
             environment_packages=asked.environment_packages,
             tell=view.note,
         ) as api:
@@ -108,7 +101,7 @@ def run_sweep(
             runner = Runner(
                 api.client,
                 folder,
-                places=parallel.jobs,
+                places=at_once.jobs,
                 budget_usd=asked.spec.budget_usd,
                 plan=plan,
                 view=view,

@@ -15,7 +15,7 @@ from nitro.sweeps.grid import expand
 from nitro.sweeps.place import is_here, parallel_jobs
 from nitro.sweeps.price import SweepPrice, measure_here, price_table, priced, priced_search
 from nitro.sweeps.rows import Row
-from nitro.sweeps.sweeping import How, most_rows, run_sweep, summed_up, write_results
+from nitro.sweeps.sweeping import most_rows, run_sweep, summed_up, write_results
 from nitro.sweeps.tables import told
 from nitro.sweeps.view import sweep_view
 from nitro.tables import Output
@@ -73,7 +73,8 @@ def run_and_tell(folder: SweepFolder, *, parallel: str, api_url: str | None, as_
 
                 rows = run_sweep(
                     folder,
-                    How(parallel=parallel, api_url=api_url),
+                    parallel=parallel,
+                    api_url=api_url,
                     view=view,
                     asked_to_stop=lambda: interrupts.asked,
                     pause=interrupts.pause,
