@@ -17,7 +17,7 @@ from typing import Literal
 from benchmarks.measurement import Effort, progress
 from benchmarks.records.result import Row, Series, Target
 from nitro.sweeps.folder import SweepFolder
-from nitro.sweeps.trial import Trial, best, trials_of
+from nitro.sweeps.search.trial import Trial, best, trials_of
 
 TITLE = "Search over the learning rate of CartPole-v1: rungs beside every trial in full"
 _RATES = "hyperparameters.learning_rate=1e-5:1e-1:log"

@@ -14,10 +14,10 @@ from nitro.python.pictures import Picture
 from nitro.python.run import Run, read
 from nitro.runs.reading import find_run
 from nitro.sweeps.folder import Asked, SweepFolder
-from nitro.sweeps.results import Results
+from nitro.sweeps.report.results import Results
+from nitro.sweeps.report.tables import Format, told
 from nitro.sweeps.spec import sweep_spec
 from nitro.sweeps.sweeping import PICTURE, begin, run_sweep, summed_up, write_results
-from nitro.sweeps.tables import Format, told
 from nitro.sweeps.view import sweep_view
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Sweep:
         Raises:
             CommandError: No job has a return yet, or the file cannot be written.
         """
-        from nitro.sweeps.picture import draw_sweep  # matplotlib takes a while to load
+        from nitro.sweeps.report.picture import draw_sweep  # matplotlib takes a while to load
 
         target = self.folder / PICTURE if path is None else Path(path)
         return Picture(draw_sweep(self._folder.rows(), self.results, target))

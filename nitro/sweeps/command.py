@@ -83,7 +83,7 @@ def run(
     from nitro.sweeps.asking import job_fields, varied
     from nitro.sweeps.folder import Asked
     from nitro.sweeps.place import require_environments
-    from nitro.sweeps.search_spec import searched
+    from nitro.sweeps.search.spec import searched
     from nitro.sweeps.spec import sweep_spec
     from nitro.sweeps.sweeping import begin
     from nitro.sweeps.telling import run_and_tell, tell_price
@@ -133,13 +133,13 @@ def show(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Show a sweep's results so far, also while it runs."""
+    from nitro.sweeps.report.tables import told
     from nitro.sweeps.sweeping import summed_up
-    from nitro.sweeps.tables import told
 
     folder = _found(name, runs_dir)
     found = summed_up(folder)
     if output is not None:
-        from nitro.sweeps.picture import draw_sweep
+        from nitro.sweeps.report.picture import draw_sweep
 
         typer.echo(str(draw_sweep(folder.rows(), found, output)), err=True)
     typer.echo(found.model_dump_json() if as_json else told(found, form))

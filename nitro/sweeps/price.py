@@ -10,9 +10,9 @@ from nitro.errors import CommandError
 from nitro.spec.total_steps import planned_steps
 from nitro.sweeps.grid import row_of
 from nitro.sweeps.rows import Row
-from nitro.sweeps.sampling import random_values
-from nitro.sweeps.search import work
-from nitro.sweeps.search_spec import SearchSpec
+from nitro.sweeps.search.plan import work
+from nitro.sweeps.search.sampling import random_values
+from nitro.sweeps.search.spec import SearchSpec
 from nitro.sweeps.spec import SweepSpec
 from nitro.tables import columns_table
 

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, ValidationError, field_validator, model_v
 from nitro.errors import CommandError
 from nitro.spec.spec_file import json_or_text, read_spec, refusal
 from nitro.spec.total_steps import parse_steps
-from nitro.sweeps.search_spec import SearchSpec
+from nitro.sweeps.search.spec import SearchSpec
 from shared.contracts.job_spec import MAX_SEED
 from shared.contracts.message import Count, Message, PositiveFloat, PositiveInt
 

@@ -12,11 +12,11 @@ from nitro.local.own_environments import keep_packages
 from nitro.sweeps.folder import Asked, SweepFolder
 from nitro.sweeps.grid import expand
 from nitro.sweeps.place import is_here, open_place, parallel_jobs
-from nitro.sweeps.results import Results, results
+from nitro.sweeps.report.results import Results, results
 from nitro.sweeps.rows import Row
 from nitro.sweeps.runner import Plan, Runner, View
-from nitro.sweeps.sampling import require_optuna
-from nitro.sweeps.search import SearchPlan
+from nitro.sweeps.search.plan import SearchPlan
+from nitro.sweeps.search.sampling import require_optuna
 from nitro.sweeps.spec import SweepSpec
 
 PICTURE = "sweep.png"
@@ -141,8 +141,8 @@ def summed_up(folder: SweepFolder) -> Results:
 
 def write_results(folder: SweepFolder) -> Path | None:
     """Write table and picture into the sweep's folder; return the picture; None without returns."""
-    from nitro.sweeps.picture import draw_sweep  # matplotlib takes a while to load
-    from nitro.sweeps.tables import told
+    from nitro.sweeps.report.picture import draw_sweep  # matplotlib takes a while to load
+    from nitro.sweeps.report.tables import told
 
     found = summed_up(folder)
     for ending, text in (

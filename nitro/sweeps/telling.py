@@ -14,9 +14,9 @@ from nitro.sweeps.folder import Asked, SweepFolder
 from nitro.sweeps.grid import expand
 from nitro.sweeps.place import is_here, parallel_jobs
 from nitro.sweeps.price import SweepPrice, measure_here, price_table, priced, priced_search
+from nitro.sweeps.report.tables import told
 from nitro.sweeps.rows import Row
 from nitro.sweeps.sweeping import most_rows, run_sweep, summed_up, write_results
-from nitro.sweeps.tables import told
 from nitro.sweeps.view import sweep_view
 from nitro.tables import Output
 

@@ -3,8 +3,8 @@
 import csv
 import io
 
-from nitro.sweeps.results import results
-from nitro.sweeps.tables import told
+from nitro.sweeps.report.results import results
+from nitro.sweeps.report.tables import told
 from tests.nitro.sweeps.rows import ended, two_by_two
 
 FOUND = results("name", two_by_two(), budget_usd=2.0)

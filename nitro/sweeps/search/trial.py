@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nitro.sweeps.report.statistics import interquartile_mean
 from nitro.sweeps.rows import Row, RowStatus
 from nitro.sweeps.spec import Fields
-from nitro.sweeps.statistics import interquartile_mean
 
 _ACTIVE: frozenset[RowStatus] = frozenset({"waiting", "open", "stopped"})
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from nitro.errors import CommandError
 from nitro.sweeps.folder import Asked
-from nitro.sweeps.search_spec import SearchSpec, parse_range, searched
+from nitro.sweeps.search.spec import SearchSpec, parse_range, searched
 from nitro.sweeps.spec import SweepSpec
 from nitro.sweeps.sweeping import begin
 
@@ -50,7 +50,7 @@ def test_without_optuna_its_sampler_is_refused_with_the_command_that_brings_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr("nitro.sweeps.sampling.find_spec", lambda name: None)
+    monkeypatch.setattr("nitro.sweeps.search.sampling.find_spec", lambda name: None)
     search = {"fields": RANGE, "sampler": "tpe"}
     spec = SweepSpec.model_validate({"environments": ["CartPole-v1"], "search": search})
     with pytest.raises(CommandError, match=r"pip install 'nitro-rl\[optuna\]'"):

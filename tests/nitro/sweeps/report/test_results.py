@@ -2,7 +2,7 @@
 
 import pytest
 
-from nitro.sweeps.results import results
+from nitro.sweeps.report.results import results
 from tests.nitro.sweeps.rows import ended, two_by_two
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import JsonValue
 
 from nitro.errors import CommandError
-from nitro.sweeps.search_spec import SearchRange, SearchSpec
+from nitro.sweeps.search.spec import SearchRange, SearchSpec
+from nitro.sweeps.search.trial import Trial
 from nitro.sweeps.spec import Fields
-from nitro.sweeps.trial import Trial
 
 if TYPE_CHECKING:
     import optuna

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from nitro.sweeps.rows import Row, RowStatus
-from nitro.sweeps.statistics import (
+from nitro.sweeps.report.statistics import (
     Array,
     Estimate,
     interquartile_mean,
     interquartile_mean_interval,
     probability_of_improvement,
 )
-from nitro.sweeps.trial import trials_of
+from nitro.sweeps.rows import Row, RowStatus
+from nitro.sweeps.search.trial import trials_of
 
 COUNTED: frozenset[RowStatus] = frozenset({"finished"})
 """Statuses of completed rows, whose returns count."""

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import trim_mean
 
-from nitro.sweeps.statistics import (
+from nitro.sweeps.report.statistics import (
     interquartile_band,
     interquartile_mean,
     interquartile_mean_interval,

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 
 from nitro.errors import CommandError
 from nitro.runs.drawing.figures import new_figure
-from nitro.sweeps.results import Results
+from nitro.sweeps.report.results import Results
+from nitro.sweeps.report.statistics import interquartile_band
 from nitro.sweeps.rows import Row
-from nitro.sweeps.statistics import interquartile_band
 
 _POINTS = 100
 """Points along a band."""

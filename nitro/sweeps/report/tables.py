@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from nitro.runs.summary import duration
-from nitro.sweeps.results import Group, Results, Tried
+from nitro.sweeps.report.results import Group, Results, Tried
 
 Format = Literal["text", "markdown", "latex", "csv"]
 _HEADINGS = ("environment", "setting", "IQM [95 %]", "seeds", "best", "steps", "time", "USD")

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from nitro.sweeps.folder import SweepFolder
 from nitro.sweeps.grid import row_of
 from nitro.sweeps.rows import Row
-from nitro.sweeps.sampling import proposed_values, random_values
-from nitro.sweeps.search_spec import SearchSpec
+from nitro.sweeps.search.sampling import proposed_values, random_values
+from nitro.sweeps.search.spec import SearchSpec
+from nitro.sweeps.search.trial import Trial, best, trials_of
 from nitro.sweeps.spec import Fields, SweepSpec
-from nitro.sweeps.trial import Trial, best, trials_of
 
 
 class SearchPlan:

@@ -9,8 +9,9 @@ import pytest
 
 from nitro.sweeps.folder import SweepFolder
 from nitro.sweeps.rows import Outcome, Point, Row
-from nitro.sweeps.search import SearchPlan, best, trials_of, work
-from nitro.sweeps.search_spec import SearchSpec
+from nitro.sweeps.search.plan import SearchPlan, work
+from nitro.sweeps.search.spec import SearchSpec
+from nitro.sweeps.search.trial import best, trials_of
 from nitro.sweeps.spec import SweepSpec
 
 RANGE = {"hyperparameters.learning_rate": {"low": 1e-4, "high": 1e-1, "log": True}}

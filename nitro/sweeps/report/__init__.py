@@ -1,0 +1,1 @@
+"""Results of a sweep: numbers, tables and picture."""

@@ -1,0 +1,1 @@
+"""Searches: trials, their values, and when they pause and resume."""
