@@ -2,10 +2,12 @@
 
 import traceback
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 
 import shared
+from shared.environments.interface import what_went_wrong
 
 DIVERGED = "action is not finite at step {step} (policy diverged)"
 _OURS = (*map(str, shared.__path__), str(Path(__file__).parents[1]))
@@ -36,3 +38,12 @@ def environment_frames(frames: traceback.StackSummary) -> str:
         f'\n  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n    {frame.line}'
         for frame in inner[-_MOST_FRAMES:]
     )
+
+
+def rollout_failure(
+    env_id: str, env: gymnasium.Env[Any, Any], step: int, error: Exception
+) -> RolloutError:
+    """Return the error of an environment that raised at a step."""
+    where = environment_frames(traceback.extract_tb(error.__traceback__))
+    why = what_went_wrong(error, env)
+    return RolloutError(f"{env_id} failed at step {step}: {why}{where}")

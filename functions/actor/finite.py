@@ -1,10 +1,13 @@
-"""The first non-finite number in a rollout's arrays."""
+"""Non-finite numbers in a rollout: the first, and those that are the policy's."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from functions.actor.errors import DIVERGED, RolloutError
+from shared.policy.distributions import Action
 
 
 def first_not_finite(
@@ -20,3 +23,14 @@ def first_not_finite(
         if not np.isfinite(array).all()
     ]
     return min(found, default=None)
+
+
+def check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, step: int) -> None:
+    """Refuse non-finite actions [B, *act] for finite observations [B, *obs]."""
+    if np.isfinite(action).all():
+        return
+    seen, taken = (
+        np.isfinite(rows).reshape(len(rows), -1).all(axis=1) for rows in (observation, action)
+    )
+    if (seen & ~taken).any():
+        raise RolloutError(f"{env_id}: {DIVERGED.format(step=step)}; rollout dropped")

@@ -6,40 +6,26 @@ Invariant: a rollout depends only on its task and the policy's weights, not on e
 process, so that a repeated rollout is bit-identical.
 """
 
-import contextlib
-import math
-import traceback
-from collections.abc import Callable, Iterable, Sequence
-from statistics import fmean
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from numpy.typing import NDArray
 
-from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES, DroppedEpisodes
-from functions.actor.errors import DIVERGED, RolloutError, environment_frames
-from functions.actor.finite import first_not_finite
+from functions.actor.dropped_episodes import DroppedEpisodes
+from functions.actor.errors import RolloutError, rollout_failure
+from functions.actor.finite import check_diverged, first_not_finite
 from functions.actor.fragment import Fragment
+from functions.actor.play import Play
 from functions.actor.seeds import noise_generator
-from functions.actor.watchdog import Watchdog
+from functions.actor.translation import Translator, translator
+from functions.actor.watchdog import Watchdog, watched
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.agents import agents_of, choose
 from shared.environments.building import Env
-from shared.environments.games import games_of, whole_games
-from shared.environments.interface import what_went_wrong
-from shared.environments.spaces import checked_observation
-from shared.environments.state.replay import Standing, seed_generators
-from shared.policy.action_mapping import action_map
-from shared.policy.distributions import Action
+from shared.environments.state.replay import Standing
 from shared.policy.fragment_sampler import FragmentSampler
 from shared.policy.numpy_policy import NumpyPolicy
 from shared.trajectory.trajectory import Episode, Trajectory
-
-MAX_EVALUATION_STEPS = 65_536
-"""Steps at which an evaluation episode is cut; a cut game counts with its score so far."""
-
-Translator = Callable[[Action], Iterable[object]]
 
 
 def sample_fragment(
@@ -70,7 +56,7 @@ def sample_fragment(
     """
     num_steps = _steps_of_each(task, envs)
     env_id = task.env.env_id
-    translate = _translator(env_id, envs[0], policy, num_envs=task.num_envs)
+    translate = translator(env_id, envs[0], policy, num_envs=task.num_envs)
     rng = noise_generator(task.seed)
     sampler = FragmentSampler(policy, num_steps=num_steps, num_envs=task.num_envs, rng=rng)
     fragment = Fragment(
@@ -89,16 +75,27 @@ def sample_fragment(
         fragment,
         sampler,
         seed=task.seed,
-        translate=_translator(env_id, envs[0], policy, num_envs=1),
+        translate=translator(env_id, envs[0], policy, num_envs=1),
     )
     # Non-finite numbers are reported once, by name and step, instead of as warnings.
-    watch = _watching(watchdog, env_id, lambda: fragment.progress)
+    watch = watched(watchdog, env_id, lambda: fragment.progress)
     with np.errstate(all="ignore"), watch:
         _roll_out(task, envs[0], fragment, sampler, dropped, translate, starts)
         log_prob = sampler.log_prob()
     _check_policy(env_id, action=sampler.action, log_prob=log_prob)
-    snapshots = fragment.leave()
-    remembered = {"recurrent_state": fragment.first_state} if policy.spec.recurrent else {}
+    return _trajectory(task, fragment, sampler, log_prob, dropped)
+
+
+def _trajectory(
+    task: RolloutTask,
+    fragment: Fragment,
+    sampler: FragmentSampler,
+    log_prob: NDArray[np.float32],
+    dropped: DroppedEpisodes,
+) -> Trajectory:
+    snapshots = fragment.leave()  # first: an episode that cannot be left begins anew
+    state = fragment.first_state
+    remembered = {"recurrent_state": state} if state.size else {}
     return Trajectory(
         job_id=task.job_id,
         round=task.round,
@@ -152,7 +149,7 @@ def evaluate_episode(
     Raises:
         RolloutError: As for `sample_fragment`.
     """
-    play = Play(task, env, policy)
+    play = Play(task.env.env_id, env, policy)
     play.whole(seed=task.seed, watchdog=watchdog)
     return Episode(
         job_id=task.job_id,
@@ -163,142 +160,6 @@ def evaluate_episode(
         length=play.length,
         dropped_episodes=play.num_dropped,
     )
-
-
-def _watching(
-    watchdog: Watchdog | None, env_id: str, progress: Callable[[], object]
-) -> contextlib.AbstractContextManager[None]:
-    return contextlib.nullcontext() if watchdog is None else watchdog.watching(env_id, progress)
-
-
-class Play:
-    """Episodes with the most likely actions, played until one is finite throughout."""
-
-    def __init__(
-        self,
-        task: RolloutTask,
-        env: Env,
-        policy: NumpyPolicy,
-        *,
-        most_steps: int | None = None,
-        keeps: bool = False,
-    ) -> None:
-        """Play no episode yet.
-
-        Args:
-            task: Names the environment.
-            env: An environment of this kind.
-            policy: Chooses the actions.
-            most_steps: Steps at which an episode is cut; None means `MAX_EVALUATION_STEPS`.
-            keeps: Whether to keep the observations.
-
-        Raises:
-            RolloutError: The policy does not fit the environment.
-        """
-        self._task = task
-        self._env = whole_games(env)
-        self._agents = agents_of(env)
-        self._policy = policy
-        self._translate = _translator(task.env.env_id, env, policy, num_envs=len(self._agents))
-        self._most_steps = most_steps or MAX_EVALUATION_STEPS
-        self._keeps = keeps
-        self.observed: list[NDArray[np.float32]] = []
-        """Observations before each action of the latest episode, # [1, *obs] each, if kept."""
-        self.episode_return = 0.0
-        self.length = 0
-        self.broken: str | None = None
-        """The first value of the latest episode that was not finite; None without any."""
-        self.num_dropped = 0
-        self.progress = 0
-        """Number of finished steps and resets."""
-
-    def whole(self, *, seed: int, watchdog: Watchdog | None) -> None:
-        """Play episodes until everything in one is finite.
-
-        Raises:
-            RolloutError: As for `sample_fragment`.
-        """
-        env_id = self._task.env.env_id
-        watch = _watching(watchdog, env_id, lambda: self.progress)
-        with np.errstate(all="ignore"), watch:
-            try:
-                through = self._through if len(self._agents) == 1 else self._together
-                through(seed=seed)
-                while self.broken is not None and self.num_dropped < MAX_DROPPED_EPISODES:
-                    self.num_dropped += 1
-                    through(seed=None)
-            except RolloutError:
-                raise
-            except Exception as error:  # an environment may raise anything
-                raise _failure(self._task, self._env, self.length, error) from error
-        if self.broken is not None:
-            raise RolloutError(
-                f"{env_id}: {self.broken}, as in {self.num_dropped} episodes before; "
-                "episode dropped"
-            )
-
-    def _through(self, *, seed: int | None) -> None:
-        """Play one episode to its end, or until a value is not finite.
-
-        Raises:
-            RolloutError: An action is not finite although its observation is.
-        """
-        env, space = self._env, self._env.observation_space
-        mode_of = self._policy.modes(1, self._policy.new_state(1))
-        self.episode_return, self.length, self.broken = 0.0, 0, None
-        self.observed = observed = list[NDArray[np.float32]]()
-        if seed is not None:
-            seed_generators(seed)
-        observation, ended = _seen(env.reset(seed=seed)[0], space), False
-        self.progress += 1
-        while not ended and self.broken is None and self.length < self._most_steps:
-            row = observation[np.newaxis]
-            if self._keeps:
-                observed.append(row)
-            mode = mode_of(row)
-            _check_diverged(self._task.env.env_id, row, mode, step=self.length)
-            (action,) = self._translate(mode)
-            given, reward, terminated, truncated, _ = env.step(action)
-            observation = _seen(given, space)
-            self.episode_return += float(reward)
-            self.length += 1
-            self.progress += 1
-            ended = bool(terminated or truncated)
-            if not math.isfinite(self.episode_return):
-                self.broken = f"reward is not finite at step {self.length - 1}"
-            elif not np.isfinite(observation).all():
-                self.broken = f"observation is not finite at step {self.length}"
-        games = games_of(env)
-        if games is not None and not ended:
-            self.episode_return = games.score
-
-    def _together(self, *, seed: int | None) -> None:
-        """Play one episode of several agents likewise; its return is their mean."""
-        envs, space = self._agents, self._agents[0].observation_space
-        mode_of = self._policy.modes(len(envs), self._policy.new_state(len(envs)))
-        self.episode_return, self.length, self.broken = 0.0, 0, None
-        if seed is not None:
-            seed_generators(seed)
-        rows, ended = np.stack([_seen(env.reset(seed=seed)[0], space) for env in envs]), False
-        self.progress += 1
-        while not ended and self.broken is None and self.length < self._most_steps:
-            mode = mode_of(rows)
-            _check_diverged(self._task.env.env_id, rows, mode, step=self.length)
-            actions = [*self._translate(mode)]
-            choose(envs, actions)
-            steps = [env.step(action) for env, action in zip(envs, actions, strict=True)]
-            rows = np.stack([_seen(given, space) for given, *_ in steps])
-            self.episode_return += fmean(float(reward) for _, reward, *_ in steps)
-            self.length += 1
-            self.progress += 1
-            ended = any(terminated or truncated for _, _, terminated, truncated, _ in steps)
-            if not (math.isfinite(self.episode_return) and np.isfinite(rows).all()):
-                self.broken = f"reward or observation is not finite at step {self.length - 1}"
-
-
-def _seen(observation: object, space: Space[Any]) -> NDArray[np.float32]:
-    """Return an observation in the policy's type: values beyond float32 become infinite."""
-    return checked_observation(observation, space).astype(np.float32)
 
 
 def _roll_out(
@@ -328,48 +189,5 @@ def _roll_out(
         raise
     except Exception as error:  # an environment may raise anything
         t = min(fragment.num_done, num_steps - 1)
-        _check_diverged(task.env.env_id, observation[t], action[t], step=t)
-        raise _failure(task, env, fragment.num_done, error) from error
-
-
-def _failure(task: RolloutTask, env: Env, step: int, error: Exception) -> RolloutError:
-    where = environment_frames(traceback.extract_tb(error.__traceback__))
-    why = what_went_wrong(error, env)
-    return RolloutError(f"{task.env.env_id} failed at step {step}: {why}{where}")
-
-
-def _check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, step: int) -> None:
-    """Refuse non-finite actions [B, *act] for finite observations [B, *obs]."""
-    if np.isfinite(action).all():
-        return
-    seen, taken = (
-        np.isfinite(rows).reshape(len(rows), -1).all(axis=1) for rows in (observation, action)
-    )
-    if (seen & ~taken).any():
-        raise RolloutError(f"{env_id}: {DIVERGED.format(step=step)}; rollout dropped")
-
-
-def _translator(env_id: str, env: Env, policy: NumpyPolicy, *, num_envs: int) -> Translator:
-    """Return a function from sampled actions [B, *act] to one action per environment.
-
-    Raises:
-        RolloutError: The policy does not fit the environment.
-    """
-    observation, action = env.observation_space, env.action_space
-    num_choices = policy.distribution.num_choices
-    fits = observation.shape == policy.observation_shape
-    if fits and isinstance(action, Discrete) and num_choices == action.n:
-        start = int(action.start)
-        return lambda sampled: sampled + start  # items are NumPy scalars, as in a sampled action
-    if fits and isinstance(action, MultiDiscrete) and num_choices == tuple(action.nvec.tolist()):
-        starts = action.start
-        return lambda sampled: sampled + starts
-    if fits and isinstance(action, Box) and policy.action_shape == action.shape:
-        # Bounds of one row per environment: with equal shapes NumPy need not broadcast.
-        bounds = (np.tile(bound, (num_envs, 1)) for bound in (action.low, action.high))
-        return action_map(policy.action_mapping, *bounds)
-    raise RolloutError(
-        f"{env_id} has observations {observation} and actions {action}, but the policy takes "
-        f"observations of shape {policy.observation_shape} and returns actions of shape "
-        f"{policy.action_shape} (choices: {num_choices})"
-    )
+        check_diverged(task.env.env_id, observation[t], action[t], step=t)
+        raise rollout_failure(task.env.env_id, env, fragment.num_done, error) from error

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from functions.actor.rollout import Play
+from functions.actor.play import Play
 from functions.actor.watchdog import Watchdog
 from shared.contracts.rollouts import RolloutTask, SearchTask
 from shared.environments.building import Env
@@ -57,7 +57,11 @@ def search_episodes(
         moved = shaped_weights(policy.spec, weights - step if way else weights + step)
         seed = actor_seed(search.seed, mode="search", round_index=version, actor_index=index)
         play = Play(
-            task, env, policy.with_weights(moved), most_steps=search.longest, keeps=search.moments
+            task.env.env_id,
+            env,
+            policy.with_weights(moved),
+            most_steps=search.longest,
+            keeps=search.moments,
         )
         play.whole(seed=seed, watchdog=watchdog)
         returns.append(play.episode_return)

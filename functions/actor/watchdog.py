@@ -109,3 +109,10 @@ class Watchdog:
             "is merely slow, raise NITRO_STEP_TIMEOUT_S (the function's own time-out must leave "
             f"room for it){where}"
         )
+
+
+def watched(
+    watchdog: Watchdog | None, env_id: str, progress: Callable[[], object]
+) -> contextlib.AbstractContextManager[None]:
+    """Watch the body, if there is a watchdog."""
+    return contextlib.nullcontext() if watchdog is None else watchdog.watching(env_id, progress)

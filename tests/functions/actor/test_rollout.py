@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import MultiDiscrete
 from numpy.typing import NDArray
 
-from functions.actor import rollout
+from functions.actor import play
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.seeds import env_seed, noise_generator
@@ -396,7 +396,7 @@ def test_an_evaluation_is_what_a_plain_loop_sees(
 def test_an_evaluation_without_a_time_limit_is_cut(
     make_task: MakeTask, load_discrete: LoadPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollout, "MAX_EVALUATION_STEPS", 20)
+    monkeypatch.setattr(play, "MAX_EVALUATION_STEPS", 20)
     task = make_task(mode="evaluate")
     episode = evaluate_episode(task, make_environment(task.env), load_discrete(2, 2))
     assert episode.length == 20

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from functions.actor import rollout
+from functions.actor import play
 from functions.actor.fragment import Fragment
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from learning.networks.building import build_network, policy_payload
@@ -123,7 +123,7 @@ def test_a_game_that_is_cut_counts_with_its_score_so_far(
 ) -> None:
     evaluation = task(steps=1).model_copy(update={"mode": "evaluate"})
     whole = evaluate_episode(evaluation, envs[0], policy)
-    monkeypatch.setattr(rollout, "MAX_EVALUATION_STEPS", whole.length - 1)
+    monkeypatch.setattr(play, "MAX_EVALUATION_STEPS", whole.length - 1)
     cut = evaluate_episode(evaluation, envs[0], policy)
     assert cut.length == whole.length - 1
     assert cut.episode_return == whole.episode_return > 0  # the last step scores nothing
