@@ -26,7 +26,7 @@ from benchmarks.seed_runs import (
     peer_run,
     trained,
 )
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 
 POLICIES = ("none", "gru", "lstm", "sb3-contrib")

@@ -32,7 +32,7 @@ from benchmarks.seed_runs import (
     peer_run,
     trained,
 )
-from shared.contracts.job_spec import EnvironmentRef, WrapperRef
+from shared.contracts.environment_ref import EnvironmentRef, WrapperRef
 from shared.hyperparameters.ppo import STANDARD, STANDARD_IMAGES, PpoHyperparameters
 
 _PEER_SCRIPT = Path(__file__).parent / "peers" / "sb3_observations.py"

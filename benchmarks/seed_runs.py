@@ -24,7 +24,7 @@ from benchmarks.measurement import progress
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from learning.algorithms.ppo import Ppo
 from nitro.errors import EXIT_INTERRUPTED
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.message import Count, Message, NonNegativeFloat, Number, PositiveInt
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment

@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.message import Message
 from shared.environments.building import describe

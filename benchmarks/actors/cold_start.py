@@ -12,7 +12,7 @@ import time
 def handler_to_reset() -> None:
     """Import the actor's handler, build Hopper and reset it."""
     import functions.actor.handler  # noqa: F401 - importing it is what is measured
-    from shared.contracts.job_spec import EnvironmentRef
+    from shared.contracts.environment_ref import EnvironmentRef
     from shared.environments.building import make_environment
 
     make_environment(EnvironmentRef(env_id="Hopper-v5")).reset(seed=0)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from functions.actor.rollout import sample_fragment
 from learning.networks.building import build_network, policy_payload
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
 from shared.hyperparameters.ppo import PpoHyperparameters

@@ -29,7 +29,7 @@ from learning.detectors.sample_choice import chosen_samples
 from learning.detectors.surrogate import Objective, surrogate
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import policy_payload
-from shared.contracts.job_spec import DetectorRule
+from shared.contracts.detector_rule import DetectorRule
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory.columns import Columns

@@ -22,7 +22,7 @@ from learning.detectors.hessian import HessianDetector
 from learning.detectors.sample_choice import chosen_samples
 from learning.detectors.surrogate import Objective, surrogate
 from learning.networks.mlp_network import MlpActorCritic
-from shared.contracts.job_spec import DetectorRule
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.rounds import Curvature
 from shared.trajectory.columns import Columns
 

@@ -20,7 +20,7 @@ from nitro.local.ports import free_ports
 from nitro.local.system import LocalSystem
 from shared.cache.client import TrajectoryCache
 from shared.contracts.episode_rules import EvaluationRule
-from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.leases import Lease, LeaseRequest
 from shared.contracts.message import Message
@@ -33,6 +33,7 @@ from shared.contracts.rounds import (
     TrajectoryCounts,
 )
 from shared.contracts.scaling_spec import NitroScaling
+from shared.contracts.stop_rule import StopRule
 
 TITLE = "The scaler's decision, over HTTP"
 _ROUNDS = 500

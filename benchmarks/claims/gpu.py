@@ -27,7 +27,8 @@ from learning.detectors.hessian import HessianDetector
 from learning.networks.building import policy_payload
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
-from shared.contracts.job_spec import DetectorRule, JobSpec
+from shared.contracts.detector_rule import DetectorRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import Curvature
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.numpy_policy import load_policy

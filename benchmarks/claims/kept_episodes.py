@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.measurement import Effort, interleaved, progress, seconds
 from benchmarks.records.result import Row, Series, Target
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import Env, make_environment
 from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import Snapshot, decode, encode, resume

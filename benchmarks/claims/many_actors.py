@@ -31,7 +31,7 @@ from nitro.local.system import LocalSystem
 from services.learner.rounds.collector import RoundCollector
 from shared.cache.client import TrajectoryCache
 from shared.contracts.episode_rules import EvaluationRule
-from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.leases import FinishRequest, Lease, LeaseRequest
 from shared.contracts.message import Message
@@ -43,6 +43,7 @@ from shared.contracts.rounds import (
     TrajectoryCounts,
 )
 from shared.contracts.scaling_spec import ActorRange, FixedScaling
+from shared.contracts.stop_rule import StopRule
 
 TITLE = "Rounds of actors that only push a trajectory"
 _LAUNCH_TARGET_S = {64: 0.15, 1000: 1.5}

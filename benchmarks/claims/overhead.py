@@ -19,8 +19,9 @@ from benchmarks.records.result import Row, Series, Target
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from shared.contracts.episode_rules import EvaluationRule
-from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import ActorRange, FixedScaling
+from shared.contracts.stop_rule import StopRule
 
 TITLE = "Overhead of a round of 64 actors, Hopper-v5"
 _NUM_ACTORS = 64

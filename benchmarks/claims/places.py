@@ -17,8 +17,9 @@ from benchmarks.records.result import Row, Series, Target
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from shared.contracts.episode_rules import EvaluationRule
-from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import ActorRange, FixedScaling
+from shared.contracts.stop_rule import StopRule
 
 TITLE = "Places for eight actors, 20 ms a step"
 _ENVIRONMENT = "Benchmarks/SlowStep-v0"

@@ -15,7 +15,7 @@ from benchmarks.peers.interpreters import stable_baselines3
 from benchmarks.records.result import Row, Series, Target
 from learning.algorithms.sac import Sac
 from learning.cpu.torch_settings import configure_torch
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import describe
 from shared.hyperparameters.sac import STANDARD
 

@@ -19,7 +19,7 @@ from functions.actor.search import search_episodes
 from learning.algorithms.algorithm import learn_round
 from learning.algorithms.ars import Ars
 from nitro.spec.starting_job import starting_job
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask, SearchTask
 from shared.environments.building import describe, make_environment
 from shared.hyperparameters.ars import ArsHyperparameters

@@ -42,7 +42,8 @@ from benchmarks.peers.interpreters import (
 from benchmarks.records.result import Row, Series, Target
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
-from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.environment_ref import EnvironmentRef
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundResult
 from shared.environments.building import describe
 from shared.hyperparameters.ppo import PpoHyperparameters

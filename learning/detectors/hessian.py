@@ -23,7 +23,7 @@ from learning.losses.policy_terms import clipped_objective
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.cuda_graphs import Recorder, Work, recorder
-from shared.contracts.job_spec import DetectorRule, ObjectiveName
+from shared.contracts.detector_rule import DetectorRule, ObjectiveName
 from shared.contracts.rounds import Curvature
 from shared.trajectory.columns import Columns
 

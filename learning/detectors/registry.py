@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from learning.detectors.detector import Detector
 from learning.detectors.hessian import HessianDetector
-from shared.contracts.job_spec import DetectorRule
+from shared.contracts.detector_rule import DetectorRule
 
 DETECTORS: dict[str, Callable[[DetectorRule], Detector]] = {
     "hessian": HessianDetector,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from learning.networks.distributions import Distribution
-from shared.contracts.job_spec import DetectorRule
+from shared.contracts.detector_rule import DetectorRule
 from shared.trajectory.columns import Columns
 
 _EVEN_PART = 0.3

@@ -12,9 +12,9 @@ from nitro.runs.summary import cost_text, duration, number, progress_text, wait_
 from nitro.spec.scaling_option import scaling_name
 from nitro.tables import columns_table, facts_table
 from shared.contracts.billing import JobCost
-from shared.contracts.job_spec import StopRule
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.learner_kind import why_learner
+from shared.contracts.stop_rule import StopRule
 from shared.contracts.views.jobs import JobSummary
 
 

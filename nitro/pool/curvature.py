@@ -20,8 +20,8 @@ from nitro.errors import CommandError
 from nitro.pool.batch import Array, Batch
 from nitro.pool.policy import Policy
 from nitro.pool.policy_maps import Module, PolicyMap, policy_of
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import DetectorRule
 from shared.contracts.rounds import Curvature
 from shared.trajectory.columns import Columns
 

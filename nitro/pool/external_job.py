@@ -7,9 +7,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from nitro.errors import CommandError
 from nitro.spec.spec_file import refusal
-from shared.contracts.job_spec import MAX_ROUNDS, JobSpec
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import Policy as ScalingPolicy
 from shared.contracts.scaling_spec import Scaling as KnownScaling
+from shared.contracts.stop_rule import MAX_ROUNDS
 
 Actors = int | tuple[int, int]
 Scaling = str | Mapping[str, Any] | ScalingPolicy

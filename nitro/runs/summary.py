@@ -13,9 +13,10 @@ from rich.table import Table
 from nitro.hints import Place, near
 from nitro.tables import facts_table
 from shared.contracts.billing import JobCost, ServerfulCost
-from shared.contracts.job_spec import MAX_ROUNDS, JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
+from shared.contracts.stop_rule import MAX_ROUNDS, StopRule
 
 _BROKEN = "were dropped and sampled again: an observation or a reward was not finite"
 _NO_EVALUATION = "evaluation left out"

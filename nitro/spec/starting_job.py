@@ -17,8 +17,9 @@ from nitro.spec.spec_file import JsonObject, merged, says, says_range, validated
 from nitro.spec.start import StartingJob
 from nitro.spec.starting_search import SEARCHES
 from nitro.spec.total_steps import has_known_rounds, planned_steps, rounds_for
-from shared.contracts.job_spec import MAX_ROUNDS, NO_CAP_USD, JobSpec
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import POLICIES, ActorRange
+from shared.contracts.stop_rule import MAX_ROUNDS, NO_CAP_USD
 from shared.hyperparameters.presets import ALGORITHMS, Preset, resolve
 from shared.hyperparameters.search import SearchHyperparameters
 

@@ -7,8 +7,9 @@ round must be known in advance: with a fixed number of actors, a schedule, or `s
 from itertools import accumulate
 
 from nitro.errors import CommandError
-from shared.contracts.job_spec import MAX_ROUNDS, JobSpec
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import FixedScaling, ScheduleScaling
+from shared.contracts.stop_rule import MAX_ROUNDS
 
 
 def parse_steps(text: str) -> int:

@@ -16,7 +16,8 @@ from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import planned_steps
 from nitro.sweeps.rows import Row
 from nitro.sweeps.spec import Fields, SweepSpec
-from shared.contracts.job_spec import MAX_ROUNDS, NO_CAP_USD, JobSpec
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.stop_rule import MAX_ROUNDS, NO_CAP_USD
 
 MOST_ROWS = 10_000
 """Most jobs of a sweep; more is a typo."""

@@ -6,8 +6,9 @@ from difflib import get_close_matches
 
 from pydantic import BaseModel, ValidationError
 
+from shared.contracts.environment_ref import ENV_ID_FORM
 from shared.contracts.familiar_names import familiar
-from shared.contracts.job_spec import ENV_ID_FORM, JobSpec
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.message import IDENTIFIER_FORM, JOB_ID_FORM
 from shared.contracts.scaling_spec import POLICIES
 from shared.hyperparameters.presets import ALGORITHMS

@@ -4,13 +4,11 @@ It determines the outcome of a run, so two jobs with equal specifications train 
 Defaults are the paper's settings (section 8.1) where it states them.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     ValidationError,
     ValidationInfo,
@@ -18,7 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from shared.contracts.env_variables import EnvVariables
+from shared.contracts.detector_rule import DetectorRule
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.episode_rules import EpisodeRule, EvaluationRule
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
@@ -28,10 +27,7 @@ from shared.contracts.message import (
     Identifier,
     JobId,
     Message,
-    Number,
-    PositiveFloat,
     PositiveInt,
-    plain,
 )
 from shared.contracts.scaling_spec import (
     ActorRange,
@@ -41,6 +37,7 @@ from shared.contracts.scaling_spec import (
     Policy,
     Scaling,
 )
+from shared.contracts.stop_rule import StopRule
 from shared.hyperparameters.horizons import preset_horizon
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, Preset
 
@@ -49,97 +46,10 @@ PRESET_WARM: dict[Preset, Warm] = {"paper": "provisioned", "standard": "auto"}
 """A preset's default of `warm`: the paper pays for provisioned environments (section 8.1)."""
 PRESET_OWN: dict[Preset, OwnChoice] = {"paper": 0, "standard": "auto"}
 """A preset's default of `actors.own`: the paper has none."""
-EnvKwarg = Annotated[bool | int | float | str, BeforeValidator(plain)]
-ENV_ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
 _RECURRENT = "recurrent"
-_PLAIN_TEXT = re.compile(r"[^/\\:\x00-\x1f\x7f\ud800-\udfff]{0,256}")
-
-
-def _require_plain_texts(kwargs: dict[str, EnvKwarg]) -> dict[str, EnvKwarg]:
-    # Some constructors open a file, or import a module, by name.
-    for name, value in kwargs.items():
-        if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(value):
-            raise ValueError(
-                f"{name} ({value!r:.80}) must be plain: at most 256 printable characters without / "
-                "\\ or :, so not a path, a URL or an import path"
-            )
-    return kwargs
-
-
-_PlainTexts = AfterValidator(_require_plain_texts)
-
-
-class WrapperRef(Message):
-    """A Gymnasium wrapper by registered name; never an import path."""
-
-    name: Identifier
-    """Registered name, such as `TimeAwareObservation`."""
-    kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=16), _PlainTexts] = {}
-    """Keyword arguments of the wrapper. Texts are plain names, not paths."""
-
-
-class EnvironmentRef(Message):
-    """A Gymnasium environment by registered name. Import paths (`module:Name`) are refused."""
-
-    env_id: Annotated[str, Field(min_length=1, max_length=128, pattern=ENV_ID_FORM)] = "Hopper-v5"
-    """Registered id, such as `Hopper-v5` or `CartPole-v1`."""
-    env_kwargs: Annotated[dict[Identifier, EnvKwarg], Field(max_length=32), _PlainTexts] = {}
-    """Keyword arguments of the environment's constructor. Texts are plain names, not paths."""
-    wrappers: Annotated[tuple[WrapperRef, ...], Field(max_length=8)] = ()
-    """Wrappers around the environment, innermost first."""
-    env_variables: EnvVariables = {}
-    """Variables of the process that the simulator reads, set wherever the environment runs, before
-    it is built. No secrets: whoever may read the job can read them."""
-
-
-MAX_ROUNDS = 1_000_000
-"""A round a second for eleven days; more is a typo."""
 MAX_ACTOR_STEPS = 65536
 """Most environment steps of an actor in a round."""
-RoundLimit = Annotated[PositiveInt, Field(le=MAX_ROUNDS)]
 MAX_SEED = 2**31 - 1
-
-
-NO_CAP_USD = 1_000_000.0
-"""Effectively no cap."""
-
-
-class StopRule(Message):
-    """When a job ends; the first condition that holds wins and is recorded."""
-
-    max_rounds: RoundLimit = 50
-    """Policy updates (section 8.2)."""
-    target_return: Number | None = None
-    """Stop once the mean evaluation return reaches this."""
-    budget_usd: PositiveFloat = 5.0
-    """Hard cap on the job's cost. Each round is priced at its worst case before launch. On one
-    machine, which costs nothing, the default of `nitro train` is NO_CAP_USD.
-    """
-    max_env_steps: PositiveInt | None = None
-    """No round begins after this many environment steps. It ends jobs of ARS and ES, whose rounds
-    have an unknown number of steps."""
-    max_wall_s: PositiveFloat | None = None
-    """Most seconds from the first round to the start of the last round."""
-
-    @property
-    def ending_steps(self) -> int | None:
-        """The steps that end the job long before its rounds; None if its rounds end it."""
-        return self.max_env_steps if self.max_rounds == MAX_ROUNDS else None
-
-    @property
-    def told_rounds(self) -> str:
-        """The number of rounds for people: a dash if steps end the job long before."""
-        return f"{self.max_rounds}" if self.ending_steps is None else "–"
-
-    def share_done(self, rounds: int, env_steps: int) -> float:
-        """Return how much of a job is done, from 0 to 1, by its rounds or by its steps."""
-        steps = 0.0 if self.max_env_steps is None else env_steps / self.max_env_steps
-        return min(1.0, max(rounds / self.max_rounds, steps))
-
-    @property
-    def is_capped(self) -> bool:
-        """Whether the job has a real cap."""
-        return self.budget_usd < NO_CAP_USD
 
 
 class CheckpointRule(Message):
@@ -177,42 +87,6 @@ AlgorithmName = Annotated[
     AfterValidator(_require_algorithm),
     Field(json_schema_extra=lambda schema: schema.update(enum=[*ALGORITHMS])),
 ]
-ObjectiveName = Literal["surrogate", "behaviour", "total_loss"]
-Sampling = Literal["proportional", "even"]
-
-
-class DetectorRule(Message):
-    """The measurement of the policy after an update."""
-
-    name: Identifier = "hessian"
-    """The detector. `hessian` finds the largest and smallest eigenvalue of the Hessian."""
-    every_rounds: PositiveInt | None = None
-    """Measure in rounds 0, n, 2n, ... The rounds between use the last ratio again. Unset: every
-    round, or every fourth round for images in preset `standard`. There one measurement on a CPU
-    takes longer than a round."""
-    objective: ObjectiveName = "surrogate"
-    """`surrogate`: the policy's objective at ratio 1. `behaviour`: the clipped objective, with the
-    ratio to the policy that sampled. `total_loss`: minus the whole loss with the value function, as
-    in the published code. The last two are for PPO."""
-    num_samples: Annotated[int, Field(strict=True, ge=1)] = 256
-    """Number of the round's steps for the Hessian. More steps take longer and give a less noisy
-    ratio (`experiments.studies.detector.detector_subsampling`).
-    """
-    sampling: Sampling = "proportional"
-    """Choice of the steps. `proportional` draws them in proportion to their estimated share of the
-    Hessian. `even` spreads them over the trajectories. `total_loss` always uses `even`.
-    """
-    num_trajectories: PositiveInt | None = None
-    """Number of trajectories to take the steps from, spread evenly. Unset: all."""
-    probes: Annotated[int, Field(strict=True, ge=1, le=4)] = 1
-    """Number of Lanczos runs. Each begins from its own seeded random vector with a part along the
-    gradient. The widest spectrum counts."""
-    max_matvecs: Annotated[int, Field(strict=True, ge=2, le=1000)] = 40
-    """Most Hessian-vector products per probe."""
-    tolerance: PositiveFloat = 0.003
-    """Relative Ritz residual below which both ends count as converged. With 0.01 an inner
-    eigenvalue sometimes passes for an end (decision 019).
-    """
 
 
 def _require_printable(name: str) -> str:

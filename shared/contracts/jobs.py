@@ -4,7 +4,7 @@ from typing import Literal
 
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.going_on import GoingOn, going_on, longest_replay
-from shared.contracts.job_spec import JobSpec, Note, RoundLimit
+from shared.contracts.job_spec import JobSpec, Note
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.message import (
     Count,
@@ -16,6 +16,7 @@ from shared.contracts.message import (
     PositiveInt,
 )
 from shared.contracts.scaling_spec import Policy, Scaling
+from shared.contracts.stop_rule import RoundLimit
 from shared.hyperparameters.common import Hyperparameters
 from shared.hyperparameters.presets import ALGORITHMS, HyperparameterValue, resolve
 

@@ -16,7 +16,7 @@ import gymnasium
 from gymnasium.envs.registration import registry
 from pydantic import ValidationError
 
-from shared.contracts.job_spec import WrapperRef
+from shared.contracts.environment_ref import WrapperRef
 from shared.environments.games import games_of
 from shared.environments.spaces import UnsupportedEnvironment
 

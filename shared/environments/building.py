@@ -21,8 +21,8 @@ from gymnasium import ActionWrapper, RewardWrapper
 from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from shared.contracts.environment_ref import EnvironmentRef, EnvKwarg
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
 from shared.environments import atari
 from shared.environments.adapters import FlatAction, adapted, has_mask, sampled_action
 from shared.environments.agents import Agent, agents_of, choose, first_agent

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 from gymnasium import wrappers
 
-from shared.contracts.job_spec import WrapperRef
+from shared.contracts.environment_ref import WrapperRef
 from shared.environments.action_mask import ActionMask
 from shared.environments.as_image import AsImage
 from shared.environments.bound_action import BoundAction

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.going_on import longest_episode
-from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.leases import hash_of_lease
 from shared.contracts.rollouts import RolloutTask, SearchTask

@@ -8,7 +8,7 @@ import pytest
 
 from nitro.runs.drawing.video import drawing_environment
 from nitro.spec.spec_file import build_spec
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import describe, make_environment
 from shared.environments.packages import import_environment_packages
 from shared.environments.state.compliance import check_compliance

@@ -6,8 +6,8 @@ import numpy as np
 
 from services.learner.record.checkpoint import Checkpoint, CheckpointStore, RunState
 from shared.artifacts.local import LocalArtifacts
+from shared.contracts.environment_ref import EnvKwarg
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import EnvKwarg
 from shared.policy.spec import POLICY_FORMAT
 from shared.trajectory import codec
 from tests.nitro.synthetic_run import JOB_ID, job

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import describe
 from shared.environments.spaces import UnsupportedEnvironment
 from tests.services.scaler.running import Scaler

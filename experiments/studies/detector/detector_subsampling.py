@@ -30,7 +30,9 @@ from learning.detectors.hessian import HessianDetector
 from learning.detectors.sample_choice import chosen_samples, evenly_spread
 from learning.networks.actor_critic import ActorCritic
 from services.scaler.scaling.boosting import boosting_score, convexity_ratio, num_actors
-from shared.contracts.job_spec import DetectorRule, EnvironmentRef, JobSpec, Sampling
+from shared.contracts.detector_rule import DetectorRule, Sampling
+from shared.contracts.environment_ref import EnvironmentRef
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.message import Message
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import Curvature

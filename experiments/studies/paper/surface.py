@@ -28,7 +28,8 @@ from learning.algorithms.ppo import Ppo
 from learning.cpu.torch_settings import configure_torch
 from learning.data.batch_building import on_policy_batch
 from learning.detectors.hessian import HessianDetector
-from shared.contracts.job_spec import DetectorRule, EnvironmentRef
+from shared.contracts.detector_rule import DetectorRule
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.message import Count, Message, PositiveInt
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment

@@ -13,7 +13,7 @@ from experiments.outcome import RoundOutcome
 from learning.algorithms.algorithm import learn_round
 from learning.algorithms.ars import Ars
 from nitro.planning.prices import cost_basis
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rounds import RoundTiming
 from shared.deployment.config import NitroConfig
 from shared.environments.building import Env, describe, make_environment

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from nitro.errors import EXIT_FAILED, CommandError
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import Env, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
 

@@ -13,8 +13,8 @@ from services.scaler.launching.lambda_function import (
     error_message,
 )
 from services.scaler.refusals import ApiError, invalid
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import EnvironmentRef
 from shared.contracts.problem import FieldError
 from shared.contracts.rollouts import DescribeTask
 

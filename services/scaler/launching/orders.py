@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from services.scaler.book.records import AttemptKey, PlannedAttempt
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask, SearchTask
 from shared.contracts.rounds import RoundPlan

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
 from shared.policy.spec import POLICY_FORMAT

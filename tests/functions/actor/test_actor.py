@@ -20,7 +20,7 @@ from functions.actor.watchdog import CONSTRUCTION, STEP, Watchdog
 from nitro.pool.policy_maps import policy_of
 from shared.cache.arrivals import Arrival
 from shared.cache.client import TrajectoryCache
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import MAX_POLICY_BYTES, RolloutTask
 from shared.environments.building import Env, describe, make_environment
 from shared.trajectory import codec

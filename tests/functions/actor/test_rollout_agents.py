@@ -13,7 +13,7 @@ from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.warm import WarmEnvironments
 from learning.networks.building import build_network, policy_payload
-from shared.contracts.job_spec import EnvironmentRef, WrapperRef
+from shared.contracts.environment_ref import EnvironmentRef, WrapperRef
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment

@@ -10,7 +10,7 @@ from functions.actor import play
 from functions.actor.fragment import Fragment
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from learning.networks.building import build_network, policy_payload
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env, describe, make_environment
 from shared.hyperparameters.ppo import PAPER

@@ -9,7 +9,7 @@ import pytest
 
 from functions.actor.errors import RolloutError
 from functions.actor.search import search_episodes
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask, SearchTask
 from shared.environments.building import make_environment
 from shared.policy.numpy_policy import NumpyPolicy, load_policy

@@ -13,8 +13,8 @@ from learning.algorithms.ppo import Ppo
 from learning.data.batch_building import on_policy_batch
 from learning.detectors.hessian import HessianDetector
 from learning.networks.building import build_network
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import DiscreteActionSpec, EnvironmentSpec, ObservationSpec
-from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters import impact as impact_hyperparameters
 from shared.hyperparameters import impala as impala_hyperparameters
 from shared.hyperparameters.ppo import PAPER, STANDARD_IMAGES

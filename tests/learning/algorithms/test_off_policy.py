@@ -9,8 +9,8 @@ import torch
 from learning.algorithms.impact import Impact
 from learning.algorithms.off_policy import BARREN_BATCHES_MAX
 from learning.detectors.hessian import HessianDetector
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import DetectorRule
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory import codec
 from tests.learning.algorithms.off_policy_rounds import (

@@ -15,8 +15,8 @@ from learning.data.normalisation import Normalisation
 from learning.detectors.hessian import HessianDetector
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory.columns import Columns

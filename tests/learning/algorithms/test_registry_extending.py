@@ -23,8 +23,10 @@ from learning.detectors.registry import DETECTORS, build_detector
 from learning.detectors.surrogate import leaves
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
+from shared.contracts.detector_rule import DetectorRule
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import DetectorRule, EnvironmentRef, JobSpec
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.message import PositiveFloat
 from shared.contracts.rollouts import RolloutTask

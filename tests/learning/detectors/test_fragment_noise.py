@@ -14,8 +14,8 @@ from learning.detectors.detector import UpdateStart
 from learning.detectors.fragment_noise import fragment_noise
 from learning.detectors.hessian import HessianDetector
 from learning.networks.mlp_network import MlpActorCritic
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.columns import Columns
 from tests.learning.algorithms import test_gradient_learner

@@ -18,8 +18,8 @@ from learning.losses.loss_terms import LossRule
 from learning.losses.ppo import PpoRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.mlp_network import MlpActorCritic
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import DetectorRule
 from shared.contracts.rounds import Curvature
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.columns import Columns

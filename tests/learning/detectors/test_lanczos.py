@@ -8,7 +8,7 @@ from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from learning.detectors.lanczos import LanczosResult, extreme_eigenvalues
-from shared.contracts.job_spec import DetectorRule
+from shared.contracts.detector_rule import DetectorRule
 
 SIZE = 120
 SPECTRA = {

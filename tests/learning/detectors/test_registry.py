@@ -4,7 +4,7 @@ import pytest
 
 from learning.detectors.detector import Detector, Measurement
 from learning.detectors.registry import DETECTORS, build_detector
-from shared.contracts.job_spec import DetectorRule
+from shared.contracts.detector_rule import DetectorRule
 
 
 class _Silent:

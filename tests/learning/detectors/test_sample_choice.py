@@ -17,8 +17,8 @@ from learning.detectors.sample_choice import (
 )
 from learning.networks.distributions import Distribution
 from learning.networks.mlp_network import MlpActorCritic
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.columns import Columns
 from tests.learning.detectors.test_surrogate import autograd_hessian, network_of

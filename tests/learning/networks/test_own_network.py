@@ -16,6 +16,7 @@ from learning.algorithms.ppo import Ppo
 from learning.detectors.hessian import HessianDetector
 from learning.networks.building import build_network, policy_payload
 from learning.networks.own_network import MAKERS, OwnActorCritic
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -23,7 +24,6 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
     ObservationSpec,
 )
-from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters import impact as impact_hyperparameters
 from shared.hyperparameters import impala as impala_hyperparameters
 from shared.hyperparameters.ppo import STANDARD_IMAGES, PpoHyperparameters

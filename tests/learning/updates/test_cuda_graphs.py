@@ -10,8 +10,8 @@ from learning.algorithms.ppo import Ppo
 from learning.detectors import hessian as hessian_detector
 from learning.networks.mlp_network import MlpActorCritic
 from learning.updates.cuda_graphs import recorder
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import DetectorRule
 from shared.hyperparameters.impact import ImpactHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
 from tests.learning.detectors.test_hessian import loss_of, measured, round_of

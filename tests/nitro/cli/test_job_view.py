@@ -5,8 +5,8 @@ from datetime import datetime
 import pytest
 
 from nitro.cli.job_view import job_table, jobs_table
-from shared.contracts.job_spec import MAX_ROUNDS, StopRule
 from shared.contracts.jobs import JobProgress, Wait
+from shared.contracts.stop_rule import MAX_ROUNDS, StopRule
 from shared.contracts.views.jobs import JobSummary
 from tests.nitro.synthetic_run import cost, job, rendered
 

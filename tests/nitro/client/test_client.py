@@ -14,9 +14,10 @@ from nitro.client.errors import ApiError, ApiUnreachableError, JobRefusedError, 
 from nitro.client.follow import RoundFeed, Snapshot, follow
 from nitro.errors import EXIT_FAILED, EXIT_USAGE, CommandError
 from nitro.local.system import LocalSystem
-from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.problem import FieldError, Problem
+from shared.contracts.stop_rule import StopRule
 
 
 def last_look(client: NitroClient, job_id: str, system: LocalSystem) -> Snapshot:

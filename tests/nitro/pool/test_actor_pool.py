@@ -23,7 +23,7 @@ from nitro.pool.policy_maps import policy_of
 from nitro.pool.stopping import PoolStopped
 from services.learner.rounds.job_rounds import JobRounds
 from shared.contracts.billing import JobCost
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.leases import FinishRequest
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import Curvature, GradientNoise

@@ -14,6 +14,7 @@ from nitro.errors import CommandError
 from nitro.pool.batch import Batch
 from nitro.pool.curvature import measure_curvature
 from nitro.pool.policy_maps import policy_of
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -21,7 +22,6 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
     ObservationSpec,
 )
-from shared.contracts.job_spec import DetectorRule
 
 STEPS, COLUMNS = 6, 8
 ALL = DetectorRule(num_samples=STEPS * COLUMNS, tolerance=1e-5)

@@ -15,9 +15,10 @@ from nitro.runs.summary import (
     summary_table,
 )
 from shared.contracts.billing import ServerfulCost
-from shared.contracts.job_spec import NO_CAP_USD, JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobProgress
 from shared.contracts.rounds import RoundRecord
+from shared.contracts.stop_rule import NO_CAP_USD, StopRule
 from tests.nitro.synthetic_run import cost, evaluation, job, plan, rendered, result
 
 PLACE = Place()

@@ -12,7 +12,8 @@ from nitro.spec.starting_job import starting_job, train_spec
 from nitro.spec.total_steps import planned_steps
 from services.scaler.jobs.admission import search_errors
 from shared.contracts.going_on import resized
-from shared.contracts.job_spec import MAX_ROUNDS, JobSpec
+from shared.contracts.job_spec import JobSpec
+from shared.contracts.stop_rule import MAX_ROUNDS
 from tests.services.scaler.lambda_endpoint import HOPPER
 
 

@@ -8,7 +8,7 @@ import pytest
 from nitro.errors import CommandError
 from nitro.sweeps.grid import expand, settings_of
 from nitro.sweeps.spec import SweepSpec, sweep_spec
-from shared.contracts.job_spec import NO_CAP_USD
+from shared.contracts.stop_rule import NO_CAP_USD
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "sweeps"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from nitro.sweeps.outcome import made_all_rounds
-from shared.contracts.job_spec import MAX_ROUNDS, StopRule
 from shared.contracts.jobs import JobProgress
+from shared.contracts.stop_rule import MAX_ROUNDS, StopRule
 from tests.nitro.synthetic_run import job
 
 

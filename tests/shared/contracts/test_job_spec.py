@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.contracts.job_spec import MAX_ROUNDS, EnvironmentRef, JobSpec, StopRule
+from shared.contracts.environment_ref import EnvironmentRef
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.learner_functions import LearnerFunctions
+from shared.contracts.stop_rule import MAX_ROUNDS, StopRule
 
 
 def _errors(body: dict[str, Any]) -> dict[str, str]:

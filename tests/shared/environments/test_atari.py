@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from shared.contracts.environment_ref import EnvironmentRef, EnvKwarg, WrapperRef
 from shared.contracts.environment_spec import DiscreteActionSpec
-from shared.contracts.job_spec import EnvironmentRef, EnvKwarg, WrapperRef
 from shared.environments import atari
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment

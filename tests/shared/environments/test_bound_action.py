@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.environment_spec import ContinuousActionSpec
-from shared.contracts.job_spec import EnvironmentRef
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.environments.state.compliance import check_compliance

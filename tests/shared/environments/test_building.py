@@ -11,13 +11,13 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text
 from gymnasium.wrappers import ClipReward, TimeLimit
 
+from shared.contracts.environment_ref import EnvironmentRef, EnvKwarg
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
     EnvironmentSpec,
     MultiDiscreteActionSpec,
 )
-from shared.contracts.job_spec import EnvironmentRef, EnvKwarg
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.environments.step_limit import StepLimit

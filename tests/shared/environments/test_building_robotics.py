@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment
 

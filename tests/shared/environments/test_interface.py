@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment

@@ -21,7 +21,7 @@ from gymnasium.spaces import (
     flatten_space,
 )
 
-from shared.contracts.job_spec import EnvironmentRef, WrapperRef
+from shared.contracts.environment_ref import EnvironmentRef, WrapperRef
 from shared.environments.adapters import what_is_seen
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment

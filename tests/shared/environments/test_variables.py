@@ -9,7 +9,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments import variables
 from shared.environments.building import describe, make_environment
 from shared.environments.packages import import_environment_packages

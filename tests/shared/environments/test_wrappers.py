@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import wrappers as theirs
 
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments import wrappers
 from shared.environments.building import describe, make_environment
 from shared.environments.spaces import UnsupportedEnvironment

@@ -7,7 +7,8 @@ from experiments.grid import Cell, CellId
 from experiments.studies.paper.surface import SurfaceTask, surrogate, trained, work
 from learning.detectors.detector import PolicySamples
 from learning.detectors.hessian import HessianDetector
-from shared.contracts.job_spec import DetectorRule, EnvironmentRef
+from shared.contracts.detector_rule import DetectorRule
+from shared.contracts.environment_ref import EnvironmentRef
 
 REF = EnvironmentRef(env_id="Hopper-v5")
 TASK = SurfaceTask(place="lowest", actors=1, seed=3, rounds=2, points=3, episodes=1, epochs=1)

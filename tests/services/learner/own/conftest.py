@@ -10,7 +10,7 @@ import pytest
 
 from services.learner.own.actors import OwnActors
 from shared.cache.client import TrajectoryCache
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from shared.trajectory import codec
 from tests.functions.actor.conftest import policy_arrays, policy_metadata

@@ -28,7 +28,7 @@ from shared.artifacts.local import LocalArtifacts
 from shared.cache import keys
 from shared.cache.client import TrajectoryCache
 from shared.cache.search_queue import QueueClosedError
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult

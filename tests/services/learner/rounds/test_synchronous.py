@@ -21,7 +21,7 @@ from services.learner.scaler.client import LeaseLostError
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import ROUNDS_FILE
 from shared.cache.client import TrajectoryCache
-from shared.contracts.job_spec import DetectorRule
+from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import EvaluationResult, RoundLine, RoundPlan, RoundRequest
 from tests.services.learner.made_rounds import STEPS, deliver, deliver_episode

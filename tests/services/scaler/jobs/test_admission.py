@@ -21,6 +21,7 @@ from services.scaler.refusals import ApiError
 from services.scaler.settings import Settings
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import JOB_FILE
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.environment_spec import (
     ActionSpec,
     ContinuousActionSpec,
@@ -31,7 +32,7 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.episode_rules import EpisodeRule
 from shared.contracts.going_on import resized
-from shared.contracts.job_spec import EnvironmentRef, JobSpec
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.rollouts import RolloutTask, SearchTask

@@ -12,10 +12,11 @@ from services.scaler.book.sqlite import SqliteTable
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.money.accounting import Spending, unbilled_s
 from services.scaler.refusals import ApiError
-from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.leases import Lease, hash_of_lease
+from shared.contracts.stop_rule import StopRule
 from shared.money.costs import CostBasis
 from shared.money.prices import AWS_US_EAST_1_2026_11
 from tests.services.scaler.lambda_endpoint import HOPPER

@@ -25,7 +25,7 @@ from services.scaler.launching.invoker import (
 )
 from services.scaler.launching.lambda_function import Execution, LambdaFunction
 from services.scaler.settings import Settings
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from tests.services.scaler.lambda_endpoint import (
     LambdaEndpoint,

@@ -8,10 +8,11 @@ import pytest
 from services.scaler.book.records import JobRecord, LaunchOutcome, LeaseRecord, OpenAttempt
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import Clock
-from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import LaunchCounts
 from shared.contracts.scaling_spec import FixedScaling
+from shared.contracts.stop_rule import StopRule
 from shared.money.costs import worst_case_launch_usd
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.money.test_budget import basis

@@ -15,10 +15,11 @@ from services.scaler.rounds.decision import (
 )
 from services.scaler.scaling.registry import scaling_policy
 from shared.contracts.episode_rules import EvaluationRule
-from shared.contracts.job_spec import JobSpec, StopRule
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobProgress, ScalingSwitch
 from shared.contracts.rounds import RoundPlan, RoundRequest
 from shared.contracts.scaling_spec import FixedScaling, NitroScaling, Policy
+from shared.contracts.stop_rule import StopRule
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.money.test_budget import PRICING, SPEC, with_budget
 from tests.services.scaler.scaling.seen import seen

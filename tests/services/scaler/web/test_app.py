@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from nitro.client.client import NitroClient
 from nitro.dashboard.page_link import page_link
 from nitro.local.system import LocalSystem
-from shared.contracts.job_spec import MAX_ROUNDS
+from shared.contracts.stop_rule import MAX_ROUNDS
 from tests.e2e.runs import tiny, wait_finished, wait_until
 from tests.services.scaler.web.conftest import PATIENCE_MS, Runs, Seen
 

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import registry
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import make_environment
 from shared.environments.state.compliance import Compliance, check_compliance
 from shared.environments.state.keeper import NotNowError

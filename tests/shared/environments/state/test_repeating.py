@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import describe, make_environment
 from shared.environments.state.repeating import try_repeating
 

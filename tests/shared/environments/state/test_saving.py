@@ -10,7 +10,7 @@ from gymnasium import wrappers
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import make_environment
 from shared.environments.state.keeper import StateError
 from shared.environments.state.saving import load_state, save_state

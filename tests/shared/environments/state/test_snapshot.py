@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from shared.contracts.job_spec import EnvironmentRef
+from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments.building import make_environment
 from shared.environments.state.keeper import StateError
 from shared.environments.state.saving import save_state
