@@ -18,7 +18,7 @@ from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.message import Message
-from shared.environments.building import describe
+from shared.environments.describing import describe
 
 HOPPER = "Hopper-v4"
 """Version 4 stands nearest to the paper's version 3; scores of 4 and 5 cannot be exchanged."""

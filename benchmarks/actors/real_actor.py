@@ -6,7 +6,8 @@ from functions.actor.rollout import sample_fragment
 from learning.networks.building import build_network, policy_payload
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory.seeds import actor_seed

@@ -16,7 +16,7 @@ from benchmarks.records.result import Row, Series, Target
 from learning.algorithms.sac import Sac
 from learning.cpu.torch_settings import configure_torch
 from shared.contracts.environment_ref import EnvironmentRef
-from shared.environments.building import describe
+from shared.environments.describing import describe
 from shared.hyperparameters.sac import STANDARD
 
 TITLE = "Gradient steps of SAC, 2 x 256 wide, minibatches of 256, one thread, CPU time"

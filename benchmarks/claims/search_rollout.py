@@ -21,7 +21,8 @@ from learning.algorithms.ars import Ars
 from nitro.spec.starting_job import starting_job
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask, SearchTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.hyperparameters.ars import ArsHyperparameters
 from shared.policy.numpy_policy import load_policy
 

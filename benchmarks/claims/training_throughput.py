@@ -45,7 +45,7 @@ from nitro.local.system import LocalSystem
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundResult
-from shared.environments.building import describe
+from shared.environments.describing import describe
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.hyperparameters.presets import Preset, complete_sets
 

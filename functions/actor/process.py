@@ -22,7 +22,7 @@ from shared.contracts.rollouts import (
     PingTask,
     RolloutTask,
 )
-from shared.environments.building import describe
+from shared.environments.describing import describe
 from shared.environments.packages import import_environment_packages
 
 

@@ -80,7 +80,8 @@ def _tried(job: "JobSpec", *, steps: int, seed: int) -> "GoingOnReport":
 
     from nitro.cli.going_on_report import GoingOnReport, queued
     from shared.environments.adapters import what_is_seen
-    from shared.environments.building import describe, make_environment
+    from shared.environments.building import make_environment
+    from shared.environments.describing import describe
     from shared.environments.spaces import UnsupportedEnvironment
     from shared.environments.state.compliance import check_compliance
     from shared.environments.state.repeating import try_repeating

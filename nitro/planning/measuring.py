@@ -30,7 +30,8 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.agents import agents_of
-from shared.environments.building import Env, describe, make_environment
+from shared.environments.building import Env, make_environment
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.hyperparameters.replay import ReplayHyperparameters
 from shared.policy.numpy_policy import NumpyPolicy, halved, load_policy

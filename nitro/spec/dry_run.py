@@ -68,7 +68,7 @@ def described(
 def _environment(
     spec: JobSpec, environment_packages: Sequence[str] | None, *, here: bool
 ) -> EnvironmentSpec | None:
-    from shared.environments.building import describe
+    from shared.environments.describing import describe
     from shared.environments.spaces import UnsupportedEnvironment
 
     own_packages(environment_packages)

@@ -78,7 +78,7 @@ def environment_reports(env_id: str, algorithm: str | None = None) -> list[Prese
         CommandError: There is no such environment, it cannot be built here, or the algorithm cannot
             learn it.
     """
-    from shared.environments.building import describe  # Gymnasium takes a while to load
+    from shared.environments.describing import describe  # Gymnasium takes a while to load
     from shared.environments.spaces import UnsupportedEnvironment
 
     reference = train_spec(options={"env_id": env_id}).environment_ref

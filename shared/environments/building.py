@@ -1,52 +1,35 @@
-"""Build an environment by its registered name, and describe it.
+"""Build an environment by its registered name.
 
-Only the actor image has a simulator. The learner knows an environment by the `EnvironmentSpec` that
-`describe` returns. An environment that Nitro cannot train on is refused here, before a job starts.
+An environment that Nitro cannot train on is refused here, before a job starts.
 """
 
-import contextlib
 import dataclasses
 import difflib
-import functools
-import importlib.metadata
 import re
-import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
-import numpy as np
-from gymnasium import ActionWrapper, RewardWrapper
+from gymnasium import ActionWrapper
 from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from shared.contracts.environment_ref import EnvironmentRef, EnvKwarg
-from shared.contracts.environment_spec import EnvironmentSpec
 from shared.environments import atari
-from shared.environments.adapters import FlatAction, adapted, has_mask, sampled_action
-from shared.environments.agents import Agent, agents_of, choose, first_agent
+from shared.environments.adapters import FlatAction, adapted
+from shared.environments.agents import Agent, first_agent
 from shared.environments.bound_action import BoundAction
 from shared.environments.files import known_file
-from shared.environments.games import games_of
-from shared.environments.interface import require_reward, require_start, what_went_wrong
 from shared.environments.mujoco_memo import remember_answers
-from shared.environments.pace import slow_step_s
-from shared.environments.rebuilt import LONG_SEED, Rebuilt
+from shared.environments.rebuilt import Rebuilt
 from shared.environments.spaces import (
     UnsupportedEnvironment,
-    action_spec,
     check_action_space,
     check_observation_space,
-    checked_observation,
-    observation_spec,
 )
-from shared.environments.state.keeper import StateError
-from shared.environments.state.repeating import try_repeating
-from shared.environments.state.snapshot import snapshot_bytes
 from shared.environments.step_limit import StepLimit
 from shared.environments.told_errors import error_text, where_raised
-from shared.environments.variables import AT_IMPORT, noting_reads, set_variables, worth_telling
+from shared.environments.variables import AT_IMPORT, set_variables
 from shared.environments.wrappers import wrapped
 
 Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
@@ -62,10 +45,8 @@ _OWN_PACKAGE = (
     "(nitro train --environment-package my_env.py)"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_MAX_NOTE, _MAX_NOTES = 300, 8
-_NOT_KEPT = "episodes cannot be left and taken up: "
-_PLAIN_WRAPPERS: frozenset[type] = frozenset({TimeLimit, OrderEnforcing, PassiveEnvChecker})
-_KEEP_OBSERVATIONS = (StepLimit, Rebuilt, *_PLAIN_WRAPPERS, ActionWrapper, RewardWrapper)
+MAX_NOTE, _MAX_NOTES = 300, 8
+PLAIN_WRAPPERS: frozenset[type] = frozenset({TimeLimit, OrderEnforcing, PassiveEnvChecker})
 
 
 def make_environment(
@@ -91,69 +72,12 @@ def make_environment(
     """
 
     def make() -> Env:
-        return _built(ref, raw_rewards=raw_rewards, render_mode=render_mode)[0]
+        return built(ref, raw_rewards=raw_rewards, render_mode=render_mode)[0]
 
     return Rebuilt(make) if rebuild else make()
 
 
-def describe(
-    ref: EnvironmentRef,
-    *,
-    while_building: contextlib.AbstractContextManager[None] | None = None,
-    while_trying: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-) -> EnvironmentSpec:
-    """Return what the learner needs to know about the environment, after trying one step.
-
-    Args:
-        ref: The environment and its wrappers.
-        while_building: Context around the construction; ends it if it hangs.
-        while_trying: Makes such a context for each reset and each step.
-
-    Raises:
-        UnsupportedEnvironment: As for `make_environment`, or the first step's values do not fit
-            the spaces.
-    """
-    read: dict[str, str | None] = {}
-    with while_building or contextlib.nullcontext(), noting_reads(read):
-        env, notes = _built(ref)
-    try:
-        with noting_reads(read):
-            _try_one_step(ref.env_id, env, while_trying)
-        size, why_not = 0, None
-        with while_trying():
-            try:
-                size = snapshot_bytes(env)
-            except StateError as error:
-                why_not = f"{_NOT_KEPT}{error}"[:_MAX_NOTE]
-        repeats, differs, draws_globally = None, None, False
-        if why_not is not None:
-            repetition = try_repeating(lambda: make_environment(ref), while_trying=while_trying)
-            repeats, differs = repetition.repeats, repetition.why_not
-            draws_globally = repetition.draws_globally
-        return EnvironmentSpec(
-            env_id=ref.env_id,
-            observation=observation_spec(env.observation_space).model_copy(
-                update={"frame_stack": _frame_stack(env), "action_mask": has_mask(env)}
-            ),
-            action=action_spec(env.action_space),
-            max_episode_steps=env.spec.max_episode_steps if env.spec is not None else None,
-            episodes_are_lives=games_of(env) is not None,
-            agents=len(agents_of(env)),
-            preprocessing=atari.chain(env, ref.wrappers),
-            versions=_versions(env),
-            notes=(*notes, *(note for note in (why_not, differs) if note is not None)),
-            variables=worth_telling(read),
-            keeps_state=why_not is None,
-            snapshot_bytes=size,
-            step_s=slow_step_s(env, while_trying) / len(agents_of(env)),
-            repeats=repeats,
-            draws_globally=draws_globally,
-        )
-    finally:
-        env.close()
-
-
-def _built(
+def built(
     ref: EnvironmentRef, *, raw_rewards: bool = False, render_mode: str | None = None
 ) -> tuple[Env, tuple[str, ...]]:
     """Return the environment and its libraries' warnings."""
@@ -171,7 +95,7 @@ def _built(
         except UnsupportedEnvironment:
             env.close()
             raise
-    texts = (_COLOUR.sub("", str(warning.message))[:_MAX_NOTE] for warning in caught)
+    texts = (_COLOUR.sub("", str(warning.message))[:MAX_NOTE] for warning in caught)
     return env, tuple(dict.fromkeys(texts))[:_MAX_NOTES]
 
 
@@ -209,41 +133,12 @@ def _set_variables(ref: EnvironmentRef) -> None:
 
 def _unwrapped(made: Env) -> Env:
     """Return the bare environment under a cheap time limit, if no other wrapper has an effect."""
-    wrappers = _wrapper_types(made)
-    if len(set(wrappers)) < len(wrappers) or not _PLAIN_WRAPPERS.issuperset(wrappers):
+    wrappers = wrapper_types(made)
+    if len(set(wrappers)) < len(wrappers) or not PLAIN_WRAPPERS.issuperset(wrappers):
         return made  # more than one time limit, or a change of observations, rewards or ends
     bare = made.unwrapped
     remember_answers(bare)
     return StepLimit(bare, spec=made.spec)
-
-
-def _try_one_step(
-    env_id: str, env: Env, while_trying: Callable[[], contextlib.AbstractContextManager[None]]
-) -> None:
-    """Reset and step once: an environment may break the promises of its spaces.
-
-    Rollouts check whether numbers are finite.
-    """
-    try:
-        env.action_space.seed(0)
-        with while_trying():
-            # A long seed: an environment that takes only short seeds would fail in every actor.
-            start = require_start(env.reset(seed=LONG_SEED))
-        checked_observation(start, env.observation_space)
-        with while_trying():
-            action = sampled_action(env, np.asarray(start))
-            if len(agents := agents_of(env)) > 1:
-                starts = [start, *(agent.reset()[0] for agent in agents[1:])]
-                choose(agents, [action, *map(sampled_action, agents[1:], starts[1:])])
-            observation, reward, terminated, truncated, _ = env.step(action)
-        checked_observation(observation, env.observation_space)
-        require_reward(reward)
-        bool(terminated), bool(truncated)
-    except Exception as error:  # an environment may raise anything
-        why = what_went_wrong(error, env)
-        raise UnsupportedEnvironment(
-            f"env_id {env_id!r} failed when its first step was tried: {why}"
-        ) from error
 
 
 def require_registered(env_id: str) -> None:
@@ -327,41 +222,10 @@ def _construction_message(ref: EnvironmentRef, error: Exception) -> str:
     return f"env_id {ref.env_id!r} cannot be built{given}: {error_text(error)}{where}"
 
 
-def _wrapper_types(env: Env) -> list[type]:
+def wrapper_types(env: Env) -> list[type]:
     """Return the wrappers' types, outermost first."""
     types: list[type] = []
     while isinstance(env, gymnasium.Wrapper):
         types.append(type(env))
         env = env.env
     return types
-
-
-def _frame_stack(env: Env) -> int | None:
-    """Return how many frames an observation stacks, or None if it is not a stack of frames.
-
-    A wrapper may change observations unless it is known to leave them alone.
-    """
-    games = games_of(env)
-    kept = all(issubclass(kind, _KEEP_OBSERVATIONS) for kind in _wrapper_types(env))
-    return games.frame_stack if games is not None and kept else None
-
-
-def _versions(env: Env) -> dict[str, str]:
-    versions = {"gymnasium": gymnasium.__version__, "numpy": np.__version__}
-    kind = type(env.unwrapped)
-    bases = {base.__module__ for base in kind.__mro__}
-    if any(module.startswith("gymnasium.envs.mujoco.") for module in bases):
-        versions["mujoco"] = importlib.metadata.version("mujoco")
-    if "shared.environments.atari_game" in bases:
-        versions["ale-py"] = importlib.metadata.version("ale-py")
-    package = kind.__module__.partition(".")[0]
-    if package not in ("gymnasium", "shared"):  # a user's package, by its distribution
-        installed = _distributions(tuple(sys.path)).get(package, ())
-        versions |= {name: importlib.metadata.version(name) for name in installed}
-    return versions
-
-
-@functools.cache
-def _distributions(_path: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
-    """Return the distributions of every package on the path; reads the metadata of all files."""
-    return importlib.metadata.packages_distributions()

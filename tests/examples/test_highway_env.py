@@ -9,7 +9,8 @@ import pytest
 from nitro.runs.drawing.video import drawing_environment
 from nitro.spec.spec_file import build_spec
 from shared.contracts.environment_ref import EnvironmentRef
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.packages import import_environment_packages
 from shared.environments.state.compliance import check_compliance
 from tests.documents import ROOT

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared.contracts.environment_ref import EnvironmentRef
-from shared.environments.building import describe
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 from tests.services.scaler.running import Scaler
 

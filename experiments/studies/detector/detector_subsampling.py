@@ -37,7 +37,8 @@ from shared.contracts.message import Message
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import Curvature
 from shared.contracts.scaling_spec import NitroScaling
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory.columns import Columns

@@ -32,7 +32,8 @@ from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.message import Count, Message, PositiveInt
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.policy.numpy_policy import load_policy
 from shared.trajectory.seeds import actor_seed

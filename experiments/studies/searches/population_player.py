@@ -16,7 +16,8 @@ from nitro.planning.prices import cost_basis
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rounds import RoundTiming
 from shared.deployment.config import NitroConfig
-from shared.environments.building import Env, describe, make_environment
+from shared.environments.building import Env, make_environment
+from shared.environments.describing import describe
 from shared.hyperparameters.ars import ArsHyperparameters
 from shared.money.costs import cpu_share
 from shared.money.round_costs import (

@@ -22,7 +22,8 @@ from shared.cache.arrivals import Arrival
 from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import MAX_POLICY_BYTES, RolloutTask
-from shared.environments.building import Env, describe, make_environment
+from shared.environments.building import Env, make_environment
+from shared.environments.describing import describe
 from shared.trajectory import codec
 from shared.trajectory.trajectory import decode_episode, decode_trajectory
 from tests.functions.actor.conftest import ScriptedEnv

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from functions.actor.actor import Actor
 from shared.cache.client import TrajectoryCache
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe
+from shared.environments.describing import describe
 from shared.trajectory import codec
 from shared.trajectory.trajectory import decode_trajectory
 

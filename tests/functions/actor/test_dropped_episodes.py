@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
 from shared.trajectory.trajectory import Trajectory, decode_trajectory, encode_trajectory
 

@@ -15,7 +15,8 @@ from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.seeds import env_seed, noise_generator
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
 from shared.trajectory.trajectory import decode_trajectory, encode_trajectory
 from tests.functions.actor.conftest import ENVIRONMENTS, ScriptedEnv, ToEnv

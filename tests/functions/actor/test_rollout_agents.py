@@ -15,7 +15,8 @@ from functions.actor.warm import WarmEnvironments
 from learning.networks.building import build_network, policy_payload
 from shared.contracts.environment_ref import EnvironmentRef, WrapperRef
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.hyperparameters.ppo import PAPER
 from shared.policy.numpy_policy import NumpyPolicy, load_policy

@@ -12,7 +12,8 @@ from functions.actor.rollout import evaluate_episode, sample_fragment
 from learning.networks.building import build_network, policy_payload
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import Env, describe, make_environment
+from shared.environments.building import Env, make_environment
+from shared.environments.describing import describe
 from shared.hyperparameters.ppo import PAPER
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
 from shared.trajectory.trajectory import decode_trajectory, encode_trajectory

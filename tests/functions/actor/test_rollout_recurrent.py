@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.state.snapshot import decode, encode
 from shared.policy.numpy_policy import NumpyPolicy
 from shared.trajectory.trajectory import (

@@ -12,7 +12,8 @@ import numpy as np
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from functions.actor.watchdog import CONSTRUCTION, EnvironmentHungError, Patience, Watchdog
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.policy.numpy_policy import NumpyPolicy
 from tests.functions.actor.conftest import ScriptedEnv
 

@@ -30,7 +30,8 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.message import PositiveFloat
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.hyperparameters.common import CommonHyperparameters
 from shared.hyperparameters.presets import ALGORITHMS, AlgorithmTraits
 from shared.policy.numpy_policy import load_policy

@@ -6,7 +6,7 @@ from nitro.errors import CommandError
 from nitro.spec.presets import PresetReport, preset_reports, preset_table
 from nitro.spec.starting_job import train_spec
 from shared.contracts.jobs import resolve_for
-from shared.environments.building import describe
+from shared.environments.describing import describe
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.hyperparameters.presets import ALGORITHMS, complete_sets
 from tests.nitro.synthetic_run import rendered

@@ -8,7 +8,8 @@ import pytest
 from shared.contracts.environment_ref import EnvironmentRef, EnvKwarg, WrapperRef
 from shared.contracts.environment_spec import DiscreteActionSpec
 from shared.environments import atari
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 
 GAME = "ALE/SpaceInvaders-v5"

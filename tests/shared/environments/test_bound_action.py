@@ -10,7 +10,8 @@ from gymnasium.spaces import Box
 
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.environment_spec import ContinuousActionSpec
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.environments.state.compliance import check_compliance
 

@@ -18,7 +18,8 @@ from shared.contracts.environment_spec import (
     EnvironmentSpec,
     MultiDiscreteActionSpec,
 )
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.environments.step_limit import StepLimit
 

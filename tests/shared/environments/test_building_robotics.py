@@ -3,7 +3,8 @@
 import pytest
 
 from shared.contracts.environment_ref import EnvironmentRef
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 
 pytestmark = pytest.mark.filterwarnings("ignore")

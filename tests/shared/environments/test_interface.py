@@ -13,7 +13,8 @@ from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.policy.numpy_policy import load_policy
 from shared.policy.spec import POLICY_FORMAT

@@ -23,7 +23,8 @@ from gymnasium.spaces import (
 
 from shared.contracts.environment_ref import EnvironmentRef, WrapperRef
 from shared.environments.adapters import what_is_seen
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 
 VECTOR = Box(-1, 1, (3,), np.float32)

@@ -11,7 +11,8 @@ import pytest
 
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments import variables
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.packages import import_environment_packages
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.environments.variables import set_variables, variable_differences

@@ -10,7 +10,8 @@ from gymnasium import wrappers as theirs
 
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.environments import wrappers
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.spaces import UnsupportedEnvironment
 from shared.environments.wrappers import register_wrapper
 

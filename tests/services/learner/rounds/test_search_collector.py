@@ -32,7 +32,7 @@ from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult
-from shared.environments.building import describe
+from shared.environments.describing import describe
 from shared.trajectory.episode_sums import EpisodeSums
 from shared.trajectory.rollout_tasks import rollout_tasks
 from tests.services.learner.made_rounds import deliver_episode, plan

@@ -11,7 +11,8 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from shared.contracts.environment_ref import EnvironmentRef
-from shared.environments.building import describe, make_environment
+from shared.environments.building import make_environment
+from shared.environments.describing import describe
 from shared.environments.state.repeating import try_repeating
 
 Observation = NDArray[np.float32]
