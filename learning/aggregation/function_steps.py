@@ -32,7 +32,7 @@ from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.updates.gradient import Gradient
 from learning.updates.gradient_steps import summed_up
-from learning.updates.steps import GradientHyperparameters
+from learning.updates.steps import PolicyGradientHyperparameters
 from shared.contracts.gradients import GradientCall, GradientRecord
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.trajectory.columns import Columns
@@ -91,7 +91,7 @@ class FunctionSteps:
         network: ActorCritic,
         desk: GradientDesk,
         functions: LearnerFunctions,
-        hyperparameters: GradientHyperparameters,
+        hyperparameters: PolicyGradientHyperparameters,
     ) -> None:
         """Start without moments."""
         self._network = network

@@ -29,12 +29,12 @@ from learning.detectors.detector import UpdateStart
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
 from learning.networks.building import PolicyPayload, build_network, policy_payload
-from learning.updates.steps import GradientHyperparameters, StepsBuilder
+from learning.updates.steps import PolicyGradientHyperparameters, StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.common import Decay
 from shared.trajectory.columns import Columns
 
-H = TypeVar("H", bound=GradientHyperparameters)
+H = TypeVar("H", bound=PolicyGradientHyperparameters)
 
 
 class GradientLearner(Generic[H]):

@@ -30,14 +30,14 @@ from learning.updates.gradient import GradientSource, Group
 from learning.updates.gradient_steps import StepsTaken, take_steps, take_watched_steps
 from learning.updates.network_gradients import NetworkGradients
 from learning.updates.optimiser import AdamRule, FlatAdam
-from learning.updates.steps import GradientHyperparameters, StepsBuilder
+from learning.updates.steps import PolicyGradientHyperparameters, StepsBuilder
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.trajectory.columns import Columns
 
 _LOG = logging.getLogger(__name__)
 
 
-def adam_of(network: ActorCritic, hyperparameters: GradientHyperparameters) -> FlatAdam:
+def adam_of(network: ActorCritic, hyperparameters: PolicyGradientHyperparameters) -> FlatAdam:
     """Return a network's optimiser, without moments."""
     rule = AdamRule(
         learning_rate=hyperparameters.learning_rate,
@@ -54,7 +54,7 @@ class NetworkSteps:
     def __init__(
         self,
         network: ActorCritic,
-        hyperparameters: GradientHyperparameters,
+        hyperparameters: PolicyGradientHyperparameters,
         *,
         process: SecondProcess | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class NetworkSteps:
         def build(
             network: ActorCritic,
             _environment: EnvironmentSpec,
-            hyperparameters: GradientHyperparameters,
+            hyperparameters: PolicyGradientHyperparameters,
             /,
         ) -> NetworkSteps:
             return cls(network, hyperparameters, process=process)

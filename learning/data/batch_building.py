@@ -21,8 +21,7 @@ from learning.networks.actor_critic import ActorCritic
 from learning.networks.recurrent_network import RecurrentActorCritic
 from learning.returns.gae import generalised_advantages, normalised
 from learning.returns.vtrace import Returns, vtrace
-from shared.hyperparameters.impact import ImpactHyperparameters
-from shared.hyperparameters.impala import ImpalaHyperparameters
+from shared.hyperparameters.common import OffPolicyHyperparameters
 from shared.policy.recurrent import sequence_length
 from shared.trajectory.columns import Columns, Experience, final_rows
 from shared.trajectory.trajectory import Trajectory
@@ -150,7 +149,7 @@ def off_policy_batch(
     *,
     policy: ActorCritic,
     critic: ActorCritic,
-    rule: ImpactHyperparameters | ImpalaHyperparameters,
+    rule: OffPolicyHyperparameters,
     normalisation: Normalisation,
 ) -> Columns[Tensor]:
     """Return the samples of some fragments, as seen by a policy that did not act there.

@@ -25,7 +25,7 @@ from learning.losses.loss_terms import LossRule
 from learning.networks.building import build_network
 from learning.ranks.group import RankGroup, RankGroupError
 from learning.updates.optimiser import FlatAdam
-from learning.updates.steps import GradientHyperparameters
+from learning.updates.steps import PolicyGradientHyperparameters
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.trajectory.columns import Columns
 
@@ -37,7 +37,7 @@ class NetworkForm:
     """Inputs from which a network and its gradient steps are built."""
 
     environment: EnvironmentSpec
-    hyperparameters: GradientHyperparameters
+    hyperparameters: PolicyGradientHyperparameters
     dtype: torch.dtype = torch.float32
 
     def steps(self, device: torch.device) -> NetworkSteps:

@@ -38,7 +38,7 @@ from learning.ranks.process import (
     follow,
 )
 from learning.updates.optimiser import FlatAdam
-from learning.updates.steps import GradientHyperparameters
+from learning.updates.steps import PolicyGradientHyperparameters
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.trajectory.columns import Columns
 
@@ -157,7 +157,7 @@ class Ranks:
         self,
         network: ActorCritic,
         environment: EnvironmentSpec,
-        hyperparameters: GradientHyperparameters,
+        hyperparameters: PolicyGradientHyperparameters,
         /,
     ) -> "RankedSteps":
         """Return steps that all ranks take together: a `StepsBuilder`."""

@@ -15,10 +15,10 @@ from shared.hyperparameters.impala import ImpalaHyperparameters
 from shared.hyperparameters.ppo import PpoHyperparameters
 from shared.trajectory.columns import Columns
 
-GradientHyperparameters: TypeAlias = (
+PolicyGradientHyperparameters: TypeAlias = (
     PpoHyperparameters | ImpactHyperparameters | ImpalaHyperparameters
 )
-"""Of an algorithm that takes gradient steps."""
+"""Of an algorithm whose policy and values are one network with one loss."""
 
 
 class Steps(Protocol):
@@ -58,7 +58,7 @@ class StepsBuilder(Protocol):
         self,
         network: ActorCritic,
         environment: EnvironmentSpec,
-        hyperparameters: GradientHyperparameters,
+        hyperparameters: PolicyGradientHyperparameters,
         /,
     ) -> Steps:
         """Return the steps for a job's hyper-parameters, without moments."""

@@ -19,7 +19,7 @@ from learning.aggregation.weighting import Arrived
 from learning.arrays import Floats
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
-from learning.updates.steps import GradientHyperparameters
+from learning.updates.steps import PolicyGradientHyperparameters
 from services.learner.rounds.gradient_times import GradientTimes
 from services.learner.rounds.left_early import LeftEarly
 from services.learner.scaler.client import ScalerClient
@@ -91,7 +91,7 @@ class CachedGradientDesk:
         self,
         network: ActorCritic,
         _environment: EnvironmentSpec,
-        hyperparameters: GradientHyperparameters,
+        hyperparameters: PolicyGradientHyperparameters,
         /,
     ) -> FunctionSteps:
         """Return a `StepsBuilder` that steps along gradients from here."""

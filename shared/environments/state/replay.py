@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from shared.environments.state.keeper import StateError
-from shared.environments.state.snapshot import no_state
+from shared.environments.state.snapshot import no_state, packed
 from shared.trajectory import codec
-from shared.trajectory.snapshots import MAX_SNAPSHOT_BYTES
 
 Env = gymnasium.Env[Any, Any]  # the spaces determine observations and actions
 
@@ -186,15 +185,7 @@ def encode(replay: Replay, *, longest: int) -> bytes:
     }
     if replay.recurrent_state.size:
         arrays[_RECURRENT] = replay.recurrent_state
-    try:
-        data = codec.encode(arrays, _METADATA)
-    except codec.CodecError as error:
-        raise StateError(str(error)) from error
-    if len(data) > MAX_SNAPSHOT_BYTES:
-        raise StateError(
-            f"its actions take {len(data)} bytes, compressed; at most {MAX_SNAPSHOT_BYTES} are kept"
-        )
-    return data
+    return packed(arrays, _METADATA, what="its actions take")
 
 
 def decode(data: bytes) -> Replay:

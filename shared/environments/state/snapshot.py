@@ -12,6 +12,7 @@ holds the state after it, and the resuming environment resets.
     left = Snapshot(save_state(env), None) if ended else Snapshot(arrays, action)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,13 +121,22 @@ def encode(snapshot: Snapshot) -> bytes:
     num_bytes = sum(array.nbytes for array in arrays.values())
     if num_bytes > _MAX_RAW_BYTES // 2:
         raise StateError(f"it takes {num_bytes} bytes, at most {_MAX_RAW_BYTES // 2} are kept")
+    return packed(arrays, _METADATA, what="it takes")
+
+
+def packed(arrays: Mapping[str, codec.Array], metadata: Mapping[str, str], *, what: str) -> bytes:
+    """Return a saved episode's arrays as bytes.
+
+    Raises:
+        StateError: They are too large, as the message says of `what`, or of an unsupported type.
+    """
     try:
-        data = codec.encode(arrays, _METADATA)
+        data = codec.encode(arrays, metadata)
     except codec.CodecError as error:
         raise StateError(str(error)) from error
     if len(data) > MAX_SNAPSHOT_BYTES:
         raise StateError(
-            f"it takes {len(data)} bytes, compressed; at most {MAX_SNAPSHOT_BYTES} are kept"
+            f"{what} {len(data)} bytes, compressed; at most {MAX_SNAPSHOT_BYTES} are kept"
         )
     return data
 

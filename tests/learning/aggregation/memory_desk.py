@@ -10,7 +10,7 @@ from learning.algorithms.ppo import Ppo
 from learning.arrays import Floats
 from learning.losses.loss_terms import LossRule
 from learning.networks.actor_critic import ActorCritic
-from learning.updates.steps import GradientHyperparameters
+from learning.updates.steps import PolicyGradientHyperparameters
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.gradients import GradientCall, GradientRecord
 from shared.contracts.learner_functions import LearnerFunctions
@@ -43,7 +43,7 @@ class MemoryDesk:
         self,
         network: ActorCritic,
         _environment: EnvironmentSpec,
-        hyperparameters: GradientHyperparameters,
+        hyperparameters: PolicyGradientHyperparameters,
         /,
     ) -> FunctionSteps:
         """Return the steps of a network: a `StepsBuilder`."""
