@@ -27,7 +27,8 @@ from torch import Tensor, nn
 from learning.networks.autograd_network import AutogradActorCritic
 from learning.networks.onnx_export import onnx_graph, traced
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.policy.spec import GRAPH, PolicySpec
+from shared.policy.network_metadata import GRAPH
+from shared.policy.spec import PolicySpec
 
 Maker = Callable[[EnvironmentSpec], object]
 """Makes a module for an environment; its weights are its own first ones."""

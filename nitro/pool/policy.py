@@ -29,8 +29,9 @@ from shared.contracts.environment_spec import (
 )
 from shared.policy.blocks import Graph
 from shared.policy.head import PolicyError
+from shared.policy.network_metadata import GRAPH, sized_metadata
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
-from shared.policy.spec import GRAPH, POLICY_FORMAT, sized_metadata
+from shared.policy.spec import POLICY_FORMAT
 from shared.trajectory import codec
 
 Float32 = NDArray[np.float32]

@@ -30,8 +30,9 @@ from shared.contracts.environment_spec import (
 from shared.contracts.job_spec import Which
 from shared.policy.blocks import Block, Conv, Parts, layers_of
 from shared.policy.head import PolicyError
+from shared.policy.network_metadata import ACTIVATIONS
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
-from shared.policy.spec import ACTIVATIONS, PolicySpec
+from shared.policy.spec import PolicySpec
 from shared.trajectory import codec
 
 _PORTABLE = Path(__file__).with_name("portable_policy.py")

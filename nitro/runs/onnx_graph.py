@@ -36,10 +36,11 @@ from shared.policy.blocks import (
     Pixels,
 )
 from shared.policy.formulas import FormulaBlock
+from shared.policy.network_metadata import GRAPH
 from shared.policy.onnx_network import INPUT as NETWORK_INPUT
 from shared.policy.onnx_network import OUTPUT as NETWORK_OUTPUT
 from shared.policy.recurrent import Recurrent
-from shared.policy.spec import GRAPH, PolicySpec
+from shared.policy.spec import PolicySpec
 
 INPUT, OUTPUT = "observation", "action"
 STATE, NEXT_STATE = "state", "next_state"

@@ -59,10 +59,11 @@ from shared.policy.action_mask import MaskedNetwork, Network
 from shared.policy.blocks import Graph
 from shared.policy.distributions import Action, Float32, distribution_of
 from shared.policy.head import Head, PolicyError
+from shared.policy.network_metadata import GRAPH
 from shared.policy.numpy_network import NumpyNetwork
 from shared.policy.observation_scale import ObservationScale
 from shared.policy.onnx_network import OnnxNetwork
-from shared.policy.spec import GRAPH, PolicySpec
+from shared.policy.spec import PolicySpec
 
 _LAYERS = "policy."
 

@@ -27,8 +27,9 @@ from shared.contracts.environment_spec import (
 from shared.hyperparameters import impact as impact_hyperparameters
 from shared.hyperparameters import impala as impala_hyperparameters
 from shared.hyperparameters.ppo import STANDARD_IMAGES, PpoHyperparameters
+from shared.policy.network_metadata import GRAPH
 from shared.policy.numpy_policy import load_policy
-from shared.policy.spec import GRAPH, PolicySpec
+from shared.policy.spec import PolicySpec
 from tests.learning.algorithms.test_gradient_learner import SPEC, trajectory
 from tests.learning.networks.test_mlp_network import FixedGradients
 

@@ -26,8 +26,9 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.policy.head import KINDS
+from shared.policy.network_metadata import ACTIVATIONS
 from shared.policy.numpy_policy import load_policy, with_actions
-from shared.policy.spec import ACTIVATIONS, POLICY_FORMAT
+from shared.policy.spec import POLICY_FORMAT
 from shared.trajectory import codec
 from tests.nitro.checkpoints import RIGHT, stubborn_policy, write_checkpoint
 

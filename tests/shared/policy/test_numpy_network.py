@@ -10,8 +10,9 @@ from torch import nn
 
 from shared.policy.blocks import CONV_NETWORKS, ConvNetworkName, dense_blocks, image_blocks
 from shared.policy.head import Head
+from shared.policy.network_metadata import LayersName
 from shared.policy.numpy_network import NumpyNetwork
-from shared.policy.spec import LayersName, PolicySpec
+from shared.policy.spec import PolicySpec
 from tests.shared.policy.torch_blocks import arrays_of, torch_network
 
 IMAGES = [(4, 84, 84), (3, 84, 84), (1, 50, 41), (3, 96, 80)]

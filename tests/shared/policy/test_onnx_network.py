@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from shared.policy.head import PolicyError
+from shared.policy.network_metadata import GRAPH
 from shared.policy.numpy_policy import halved, load_policy
-from shared.policy.spec import GRAPH
 
 WEIGHT = np.arange(6, dtype=np.float32).reshape(3, 2)
 METADATA = {
