@@ -30,7 +30,7 @@ from tests.cdk.deployed_containers import (
     resource,
 )
 from tests.compose.waiting import has_ended, wait_for, wait_job
-from tests.e2e.runs import tiny
+from tests.e2e.runs import tiny, tiny_search
 from tests.patience import ANSWER_S
 
 pytestmark = pytest.mark.deploy
@@ -208,6 +208,15 @@ def _learner_price(api: NitroClient, job_id: str) -> float:
     lines = api.every_line(job_id)
     (price,) = {line.unit_price_usd for line in lines if line.item == "learner"}
     return price
+
+
+def test_a_search_trains_on_functions(api: NitroClient, on_docker: Machine) -> None:
+    job_id = api.submit(tiny_search(actors={"min": 4, "max": 4, "own": 0})).job_id
+    with explained(on_docker):
+        job = wait_job(api, job_id, has_ended)
+        wait_for("capacity to go", lambda: _capacity() == (0, 0, 0) or None)
+    assert (job.status, job.error, job.progress.rounds) == ("succeeded", None, 3)
+    assert job.progress.last_return is not None
 
 
 def test_deploying_again_changes_nothing(deployed: Cdk) -> None:

@@ -16,7 +16,7 @@ from tests.compose.images import inspect
 from tests.compose.stack import SERVICES, Stack
 from tests.compose.waiting import PATIENCE_S, has_ended, wait_for, wait_job, wait_ready
 from tests.compose.wheelhouse import ROOT
-from tests.e2e.runs import final_weights, tiny
+from tests.e2e.runs import final_weights, tiny, tiny_search
 from tests.patience import ANSWER_S
 
 pytestmark = pytest.mark.compose
@@ -140,16 +140,8 @@ def test_a_job_learns_on_functions(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_a_search_trains_in_containers(stack: Stack) -> None:
-    search = {
-        "env_id": "CartPole-v1",
-        "algorithm": "ars",
-        "scaling": {"policy": "fixed", "num_actors": 4},
-        "actors": {"min": 4, "max": 4},
-        "stop": {"max_rounds": 3},
-        "evaluation": {"every_rounds": 3, "episodes": 1},
-    }
     with stack.client() as client:
-        job = wait_job(client, client.submit(JobSpec.model_validate(search)).job_id, has_ended)
+        job = wait_job(client, client.submit(tiny_search()).job_id, has_ended)
     assert (job.status, job.error, job.learner) == ("succeeded", None, "cpu")
     assert job.progress.rounds == 3
     assert job.progress.last_return is not None

@@ -49,6 +49,19 @@ def tiny(**changes: Any) -> JobSpec:
     return JobSpec.model_validate({**body, **changes})
 
 
+def tiny_search(**changes: Any) -> JobSpec:
+    """Return three rounds of ARS in CartPole with four actors, and one evaluation."""
+    body: dict[str, Any] = {
+        "env_id": "CartPole-v1",
+        "algorithm": "ars",
+        "scaling": {"policy": "fixed", "num_actors": 4},
+        "actors": {"min": 4, "max": 4},
+        "stop": {"max_rounds": 3},
+        "evaluation": {"every_rounds": 3, "episodes": 1},
+    }
+    return JobSpec.model_validate({**body, **changes})
+
+
 def wait_until(
     client: NitroClient, job_id: str, condition: Callable[[Job], bool], system: LocalSystem
 ) -> Job:
