@@ -60,26 +60,16 @@ def build_batch(
         rows = np.concatenate([part.arrays[name] for part in parts], axis=1)
         return torch.from_numpy(rows).to(device).transpose(0, 1)  # [B, T or T + 1, ...]
 
-    observation = normalisation.seen(network_input(columns("observation"), keep=2))
     action = columns("action").flatten(0, 1)
     behaviour = columns("log_prob")
-    finals = _finals(parts, normalisation, device)
     with torch.no_grad():
-        if isinstance(policy, RecurrentActorCritic) and isinstance(critic, RecurrentActorCritic):
-            given = [torch.from_numpy(part.recurrent_state) for part in parts]
-            unrolled = partial(
-                remembered,
-                observation=observation,
-                first_state=torch.cat(given).to(device),
-                ended=columns("terminated") | columns("truncated"),
-                finals=finals,
-            )
-            seen = unrolled(critic)
-            if policy is not critic:
-                seen = seen._replace(outputs=unrolled(policy).outputs)
-        else:
-            seen = _evaluated(policy, critic, observation, finals)
-        samples, outputs, value, next_value = seen
+        samples, outputs, value, next_value = _evaluated(
+            policy,
+            critic,
+            normalisation.seen(network_input(columns("observation"), keep=2)),
+            parts,
+            _finals(parts, normalisation, device),
+        )
         log_prob = policy.distribution.log_prob(outputs, action)
         returns = estimator(
             (log_prob.view(behaviour.shape) - behaviour).t(),
@@ -187,9 +177,25 @@ def _finals(
 
 
 def _evaluated(
-    policy: ActorCritic, critic: ActorCritic, observation: Tensor, finals: Finals
+    policy: ActorCritic,
+    critic: ActorCritic,
+    observation: Tensor,
+    parts: Sequence[Experience],
+    finals: Finals,
 ) -> Evaluated:
-    """Return the results of networks without a state for observations # [B, T + 1, ...]."""
+    """Return the networks' results for the parts' observations # [B, T + 1, ...]."""
+    if isinstance(policy, RecurrentActorCritic) and isinstance(critic, RecurrentActorCritic):
+        first_state = np.concatenate([part.recurrent_state for part in parts])
+        ended = np.concatenate([part.terminated | part.truncated for part in parts], axis=1)
+        unrolled = partial(
+            remembered,
+            observation=observation,
+            first_state=torch.from_numpy(first_state).to(observation.device),
+            ended=torch.from_numpy(ended).to(observation.device).t(),
+            finals=finals,
+        )
+        seen = unrolled(critic)
+        return seen if policy is critic else seen._replace(outputs=unrolled(policy).outputs)
     samples = observation[:, :-1].flatten(0, 1)
     outputs = policy.policy_outputs(samples)
     value = critic.values(observation.flatten(0, 1)).view(observation.shape[:2])
