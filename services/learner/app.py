@@ -5,7 +5,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TypedDict
 
 import torch
 import uvicorn
@@ -49,13 +48,6 @@ _CPU = torch.device("cpu")
 _NEEDED = ("scaler", "cache")
 
 
-class _Where(TypedDict):
-    """An algorithm's device, and its source of gradient steps."""
-
-    device: torch.device
-    steps: StepsBuilder
-
-
 def build_worker(
     settings: LearnerSettings,
     artifacts: ArtifactStore,
@@ -87,22 +79,6 @@ def build_worker(
     sign = process_credentials()
     credentials = settings.cache_credentials(sign)
     url = settings.cache_url.get_secret_value()
-
-    def algorithm(job: Job, steps: StepsBuilder | None) -> Algorithm:
-        # With overlapping rounds, actors work at the same time: there is no spare core for a
-        # process.
-        process = second_process if job.spec.open_rounds == 1 else None
-        return build_algorithm(job, **where(job, steps, process))
-
-    def where(job: Job, on_functions: StepsBuilder | None, process: SecondProcess | None) -> _Where:
-        if on_functions is not None:
-            # Gradients of functions are aggregated here, on a CPU.
-            return {"device": _CPU, "steps": on_functions}
-        if ranks is None or job.spec.is_recurrent:  # ranks share single samples, not sequences
-            return {"device": device, "steps": NetworkSteps.beside(process)}
-        ranks.start()  # they load while the first round is rolled out
-        return {"device": device, "steps": ranks.steps}
-
     return Worker(
         learner_id=settings.learner_id,
         kind=settings.learner_kind,
@@ -117,13 +93,36 @@ def build_worker(
             variables=settings.own_actor_variables,
             credentials=sign if settings.cache_auth == "iam" else None,
         ),
-        build_algorithm=algorithm,
+        build_algorithm=algorithm_builder(device, second_process, ranks),
         artifacts=artifacts,
         metrics=metrics,
         device=str(device),
         max_reopenings=settings.max_reopenings,
         readiness=readiness,
     )
+
+
+def algorithm_builder(
+    device: torch.device, second_process: SecondProcess | None, ranks: Ranks | None
+) -> Callable[[Job, StepsBuilder | None], Algorithm]:
+    """Return a function that builds a job's algorithm, where it computes its gradients.
+
+    The function takes the job, and its gradient steps if functions compute them.
+    """
+
+    def algorithm(job: Job, on_functions: StepsBuilder | None) -> Algorithm:
+        if on_functions is not None:
+            # Gradients of functions are aggregated here, on a CPU.
+            return build_algorithm(job, device=_CPU, steps=on_functions)
+        if ranks is None or job.spec.is_recurrent:  # ranks share single samples, not sequences
+            # With overlapping rounds, actors work at the same time: there is no spare core for a
+            # process.
+            process = second_process if job.spec.open_rounds == 1 else None
+            return build_algorithm(job, device=device, steps=NetworkSteps.beside(process))
+        ranks.start()  # they load while the first round is rolled out
+        return build_algorithm(job, device=device, steps=ranks.steps)
+
+    return algorithm
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from learning.algorithms.algorithm import Algorithm
 from learning.detectors.registry import build_detector
 from learning.ranks.ranks import RankLostError
 from learning.updates.steps import StepsBuilder
+from services.learner.job_end import end_job
 from services.learner.own.cores import OwnCores
 from services.learner.own.rollouts import OwnRollouts
 from services.learner.readiness import Readiness
@@ -27,20 +28,19 @@ from services.learner.record.tracking import LearnerMetrics, TensorBoard
 from services.learner.rounds.gradient_desk import CachedGradientDesk
 from services.learner.rounds.job_rounds import JobRounds
 from services.learner.rounds.left_early import LeftEarly
-from services.learner.rounds.lost_round import RoundLostError
 from services.learner.rounds.overlapping import OverlappingRounds
 from services.learner.rounds.session import RoundSession
 from services.learner.rounds.streams import Streams
 from services.learner.rounds.synchronous import SynchronousRounds
 from services.learner.scaler.client import LeaseLostError, ScalerClient, ScalerError
 from services.learner.scaler.held_lease import HeldLease
-from shared.artifacts.store import ArtifactError, ArtifactStore
+from shared.artifacts.store import ArtifactStore
 from shared.cache.client import TrajectoryCache
 from shared.cache.connection import CacheError, CacheUnreachableError
 from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import FINISHED, Job, JobStatus, StopReason
 from shared.contracts.learner_kind import MachineKind
-from shared.contracts.leases import LONGEST_TROUBLE, FinishRequest, Lease
+from shared.contracts.leases import LONGEST_TROUBLE, Lease
 from shared.contracts.rounds import EvaluationResult, RoundLine
 
 _LOG = logging.getLogger(__name__)
@@ -48,8 +48,6 @@ _LEASE_WAIT_S = 1.0
 """One long poll for a job; short, because a request to end is noticed between two polls."""
 _AGAIN_S = 1.0
 """Pause before a retry after a failure."""
-_LONGEST_ERROR = 4000
-"""Most characters of an error with its traceback."""
 _MOST_RANKS_LOST = 3
 """Ranks that may be lost in a row before a round is done; then the job fails, because repeated
 losses need a repair.
@@ -164,7 +162,7 @@ class Worker:
                 claim_files(self._artifacts, held, scaler)
                 stop_reason, evaluation = self._run_job(held, scaler)
                 status: JobStatus = "succeeded" if stop_reason in _COMPLETED else "stopped"
-                self._end(held, scaler, status, stop_reason, evaluation=evaluation)
+                end_job(held, scaler, self._artifacts, status, stop_reason, evaluation=evaluation)
             except LeftEarly as reason:
                 self._leave(held, scaler, reason)
             except CacheUnreachableError as error:
@@ -182,7 +180,7 @@ class Worker:
                     return
                 # The boundary of one job: every failure becomes the job's recorded error.
                 _LOG.exception("job failed", extra=identity)
-                self._end(held, scaler, "failed", "error", error=error)
+                end_job(held, scaler, self._artifacts, "failed", "error", error=error)
 
     def _may_go_on(self, error: Exception) -> bool:
         """Whether a job with this error resumes from its checkpoint by itself."""
@@ -284,55 +282,12 @@ class Worker:
         if held.lost:
             return
         if reason.stop is not None:
-            self._end(held, scaler, "stopped", reason.stop)
+            end_job(held, scaler, self._artifacts, "stopped", reason.stop)
             return
         try:
             scaler.give_up(held.lease_id)
         except ScalerError as error:
             _LOG.warning("lease not handed back", extra={**identity, "why": str(error)})
-
-    def _end(
-        self,
-        held: HeldLease,
-        scaler: ScalerClient,
-        status: JobStatus,
-        stop_reason: StopReason,
-        *,
-        evaluation: EvaluationResult | None = None,
-        error: Exception | None = None,
-    ) -> None:
-        job = held.job
-        ended = {
-            "status": status,
-            "stop_reason": stop_reason,
-            "error": None if error is None else _describe(error),
-            "fails_again": isinstance(error, RoundLostError) and error.fails_again,
-        }
-        record = RunRecord(self._artifacts, job.job_id)
-        # Before the report: its readers may open the folder at once.
-        _describe_end(record, job.model_copy(update=ended))
-        request = FinishRequest.model_validate(
-            {"lease_id": held.lease_id, "final_evaluation": evaluation, **ended}
-        )
-        try:
-            finished = scaler.finish(job.job_id, request)
-        except ScalerError:
-            # The lease expires; the scaler then offers the job again.
-            _LOG.exception("end of job not reported", extra={"job": job.job_id})
-            return
-        _LOG.info("job ended", extra={"job": job.job_id, **ended})
-        try:
-            cost = scaler.cost(job.job_id)
-            record.bill(cost.lines)
-            record.sum_up(cost)
-        except LeaseLostError:
-            # Deleted by now: a write would recreate its folder.
-            _LOG.info("job is gone", extra={"job": job.job_id})
-            return
-        except (ScalerError, ArtifactError):
-            _LOG.exception("bill not written to the job's folder", extra={"job": job.job_id})
-        # Last: `finished_at` marks the folder as complete.
-        _describe_end(record, finished)
 
 
 def _still_ours(held: HeldLease, scaler: ScalerClient) -> bool:
@@ -344,13 +299,6 @@ def _still_ours(held: HeldLease, scaler: ScalerClient) -> bool:
     except ScalerError:
         return not held.lost  # it is unreachable
     return True
-
-
-def _describe_end(record: RunRecord, job: Job) -> None:
-    try:
-        record.describe(job)
-    except ArtifactError:
-        _LOG.exception("end of job not written to its folder", extra={"job": job.job_id})
 
 
 def _restore(
@@ -368,10 +316,3 @@ def _restore(
     except ValueError as error:
         raise checkpoints.unfit(checkpoint, error) from error
     return checkpoint.run, checkpoint.earlier_policies
-
-
-def _describe(error: Exception) -> str:
-    """Return an error as valid Unicode: file names may contain lone surrogates."""
-    # The reason of a lost round is written for users: the cause comes first.
-    name = "" if isinstance(error, RoundLostError) else f"{type(error).__name__}: "
-    return f"{name}{error}"[:_LONGEST_ERROR].encode(errors="replace").decode()
