@@ -10,6 +10,8 @@ AWAY = frozenset(
     {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 )
 """Statuses of an endpoint while its scaler restarts."""
+AWAY_OR_BUSY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
+"""The same, or while its store throttles it."""
 
 
 class ApiError(CommandError):

@@ -3,19 +3,17 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http import HTTPStatus
 from statistics import fmean
 from time import monotonic, sleep
+from types import TracebackType
 
 from nitro.client.client import NitroClient
-from nitro.client.errors import AWAY, ApiError, ApiUnreachableError
+from nitro.client.errors import AWAY_OR_BUSY, ApiError, ApiUnreachableError
 from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.rounds import RoundLine, RoundPlan, RoundRecord
 
 _RECENT = 5
 """Number of rounds to measure the speed."""
-_AWAY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
-"""Statuses while the scaler restarts, or its store throttles it."""
 PATIENCE_S = 90.0
 """During a deployment the API is away for up to a minute (docs/deploy.md), plus name resolution."""
 
@@ -102,6 +100,39 @@ class RoundFeed:
                 self._cursor, records = cursor, []
 
 
+class Patience:
+    """Suppresses the errors of an API that is away, for some time; a context manager for calls.
+
+    The time is counted from the first failure, not from the last answer: a suspended process wakes
+    with dead connections, but has not retried yet.
+    """
+
+    def __init__(self, seconds: float = PATIENCE_S) -> None:
+        self._seconds = seconds
+        self._failing_since: float | None = None
+
+    def __enter__(self) -> None:
+        """Begin a call, or several."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            self._failing_since = None
+            return False
+        if isinstance(error, ApiError) and error.problem.status not in AWAY_OR_BUSY:
+            return False
+        if not isinstance(error, ApiError | ApiUnreachableError):
+            return False
+        now = monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        return now - self._failing_since <= self._seconds
+
+
 def follow(
     client: NitroClient,
     job_id: str,
@@ -125,27 +156,16 @@ def follow(
         ApiUnreachableError: The API did not answer for `patience_s`.
         ApiError: It refused, or was unavailable for `patience_s`.
     """
-    feed = RoundFeed(client, job_id)
-    # Counted from the first failure, not from the last answer: a suspended process wakes with dead
-    # connections, but has not retried yet.
-    failing_since: float | None = None
+    feed, patience = RoundFeed(client, job_id), Patience(patience_s)
     while True:
         check()
-        try:
-            job = client.get(
-                job_id
-            )  # before the rounds, so that a finished job's rounds are complete
+        snapshot: Snapshot | None = None
+        with patience:
+            job = client.get(job_id)  # first, so that a finished job's rounds are complete
             snapshot = Snapshot(job, feed.fetch())
-        except (ApiUnreachableError, ApiError) as error:
-            if isinstance(error, ApiError) and error.problem.status not in _AWAY:
-                raise
-            failing_since = monotonic() if failing_since is None else failing_since
-            if monotonic() - failing_since > patience_s:
-                raise
-        else:
-            failing_since = None
+        if snapshot is not None:
             yield snapshot
-            if job.status in FINISHED:
+            if snapshot.job.status in FINISHED:
                 return
         pause(every_s)
 

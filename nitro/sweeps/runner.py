@@ -5,13 +5,11 @@ sweep killed at any moment resumes from its folder, and no job starts twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
-from time import monotonic
 from typing import Protocol
 
 from nitro.client.client import NitroClient
-from nitro.client.errors import AWAY, ApiError, ApiUnreachableError
-from nitro.client.follow import PATIENCE_S, stop_unfinished
+from nitro.client.errors import AWAY_OR_BUSY, ApiError
+from nitro.client.follow import Patience, stop_unfinished
 from nitro.sweeps.folder import SweepFolder
 from nitro.sweeps.money import left_usd, next_cap_usd, share_usd
 from nitro.sweeps.outcome import has_reached, made_all_rounds, outcome_of, was_cut
@@ -20,7 +18,6 @@ from shared.contracts.jobs import FINISHED, Job
 
 _LOOK_S = 0.2
 _BUDGET = ("stop.budget_usd:", "budget_usd:")
-_AWAY = AWAY | {HTTPStatus.TOO_MANY_REQUESTS}
 
 Plan = Callable[[list[Row]], list[Row]]
 """Returns the next state of the rows: a search adds and promotes some."""
@@ -88,21 +85,13 @@ class Runner:
     def run(self) -> list[Row]:
         """Run all rows to their ends, or until a stop is requested; return them."""
         self._rows = [self._revived(row) for row in self._folder.rows()]
-        failing_since: float | None = None
+        going_on, patience = True, Patience()
         while True:
             self._check()
-            try:
+            with patience:
                 going_on = self._step()
-            except (ApiUnreachableError, ApiError) as error:
-                if isinstance(error, ApiError) and error.problem.status not in _AWAY:
-                    raise
-                failing_since = monotonic() if failing_since is None else failing_since
-                if monotonic() - failing_since > PATIENCE_S:
-                    raise
-            else:
-                failing_since = None
-                if not going_on:
-                    return self._ended()
+            if not going_on:
+                return self._ended()
             self._pause(_LOOK_S)
 
     def _step(self) -> bool:
@@ -204,7 +193,7 @@ class Runner:
 
     def _refused(self, index: int, before: Row, error: ApiError, *, share: float) -> None:
         """Record why a row's job cannot start or resume; a larger share of the budget may help."""
-        if error.problem.status in _AWAY:
+        if error.problem.status in AWAY_OR_BUSY:
             raise error
         if str(error).startswith(_BUDGET):
             self._unaffordable(index, before, share, reason=str(error))
