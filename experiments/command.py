@@ -18,6 +18,7 @@ from experiments.store import Store
 from nitro.cli.interrupts import Interrupts
 from nitro.errors import CommandError
 from nitro.hints import Place
+from nitro.tables import print_text
 from shared.hyperparameters.horizons import Horizon
 
 _QUICK_SEEDS = 1
@@ -58,7 +59,7 @@ def run_and_draw(
     show_summary(summary)
     store = Store(out, experiment, quick=quick)
     for path in (store.summary_path, draw(summary, store.summary_path)):
-        console.print(str(path), soft_wrap=True, markup=False, highlight=False)
+        print_text(console, str(path))
 
 
 def _read_horizon(text: str) -> Horizon:

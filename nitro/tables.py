@@ -1,9 +1,11 @@
 """Text and tables for people."""
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console, JustifyMethod
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +27,21 @@ class Output(Console):
 def plain(line: str) -> str:
     """Return a line with nothing in it that a terminal obeys, whoever wrote it; tabs stay."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", line)
+
+
+def print_text(console: Console, text: str) -> None:
+    """Print a text as it is: no line is wrapped, and nothing in it is markup."""
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+@contextmanager
+def live_display(console: Console) -> Iterator[Live | None]:
+    """Yield a display that is redrawn in place on a terminal; None elsewhere."""
+    if not console.is_terminal:
+        yield None
+        return
+    with Live(Text("starting ..."), console=console, refresh_per_second=4) as live:
+        yield live
 
 
 def facts_table(facts: Iterable[tuple[str, str]]) -> Table:

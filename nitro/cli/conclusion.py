@@ -16,6 +16,7 @@ from nitro.local.system import LocalSystem
 from nitro.runs.finished import finished_folder
 from nitro.runs.reading import read_run
 from nitro.runs.summary import Summary, going_on, next_commands, summarise, summary_table
+from nitro.tables import print_text
 from shared.contracts.jobs import Job
 
 
@@ -75,7 +76,7 @@ def made(what: str, make: Callable[[], Path], console: Console) -> Path | None:
         why = f"{error}: pip install -e '.[local]' in a clone"
     except KeyboardInterrupt:  # the job has ended: only this file is skipped
         why = "interrupted"
-    console.print(f"no {what}: {why}", soft_wrap=True, markup=False, highlight=False)
+    print_text(console, f"no {what}: {why}")
     return None
 
 
@@ -94,7 +95,7 @@ def _film(run_dir: Path) -> Path:
 
 def _tell_next(job: Job, summary: Summary, place: Place, console: Console) -> None:
     if text := how_to_go_on(job, wall_s=summary.wall_s, place=place):
-        console.print(text, soft_wrap=True, markup=False, highlight=False)
+        print_text(console, text)
     else:
         tell_commands(next_commands(job, place), console)
 
@@ -112,4 +113,4 @@ def tell_commands(commands: Sequence[tuple[str, str]], console: Console) -> None
     """Show next commands and their purpose."""
     width = max(len(command) for command, _ in commands)
     lines = ["", "next commands:", *(f"  {c:<{width}}  # {why}" for c, why in commands)]
-    console.print("\n".join(lines), soft_wrap=True, markup=False, highlight=False)
+    print_text(console, "\n".join(lines))

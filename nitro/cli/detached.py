@@ -11,6 +11,7 @@ from nitro.hints import Place
 from nitro.local.access import Api
 from nitro.local.state_folder import StateFolder
 from nitro.settings import read_settings
+from nitro.tables import print_text
 from shared.contracts.jobs import Job
 
 
@@ -38,8 +39,7 @@ def leave(jobs: Sequence[Job], api: Api, *, as_json: bool, console: Console, std
     admitted = [api.client.admitted(job) for job in jobs]
     for job in admitted:
         follow, stop = (api.place.command("jobs", verb, job.job_id) for verb in ("follow", "stop"))
-        line = f"job {job.job_id}\n  {follow}\n  {stop}"
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+        print_text(console, f"job {job.job_id}\n  {follow}\n  {stop}")
     if as_json:
         told = [job.model_dump_json() for job in admitted]
         stdout.write(f"[{', '.join(told)}]\n" if len(told) > 1 else f"{told[0]}\n")

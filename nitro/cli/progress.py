@@ -15,7 +15,7 @@ from rich.text import Text
 from nitro.client.follow import Snapshot
 from nitro.runs.summary import cost_text, duration, number, wait_text
 from nitro.spec.total_steps import planned_steps
-from nitro.tables import plain
+from nitro.tables import live_display, plain
 from shared.contracts.jobs import Job, JobStatus, Wait
 from shared.contracts.rounds import RoundPlan, RoundRecord
 
@@ -30,11 +30,8 @@ _STATUS: dict[JobStatus, str] = {
 @contextmanager
 def progress_view(console: Console) -> Iterator["LiveView | LineView"]:
     """Yield the view that suits the console."""
-    if not console.is_terminal:
-        yield LineView(console)
-        return
-    with Live(Text("starting ..."), console=console, refresh_per_second=4) as live:
-        yield LiveView(live)
+    with live_display(console) as live:
+        yield LineView(console) if live is None else LiveView(live)
 
 
 class LineView:

@@ -3,8 +3,7 @@
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -31,7 +30,7 @@ from nitro.runs.finished import finished_folder
 from nitro.runs.reading import read_run
 from nitro.runs.seeds import SeedsSummary, SeedSummary, seeds_table, sum_up
 from nitro.runs.summary import duration, number, summarise
-from nitro.tables import Output, columns_table
+from nitro.tables import Output, columns_table, live_display, print_text
 from shared.contracts.job_spec import MAX_SEED
 from shared.contracts.jobs import FINISHED, Job
 
@@ -98,8 +97,8 @@ def train_seeds(
         if request.detach:
             return leave(jobs, api, as_json=request.as_json, console=console, stdout=stdout)
         interrupts.armed = True
-        with _view(console) as view:
-            snapshots = _watch(job_ids, api, interrupts, view)
+        with live_display(console) as live:
+            snapshots = _watch(job_ids, api, interrupts, _SeedsView(console, live))
     except (KeyboardInterrupt, SystemExit, CommandError, BrokenPipeError):
         for job_id in job_ids.values():
             typer.echo(_left(job_id, api), err=True)
@@ -148,15 +147,6 @@ class _SeedsView:
     def note(self, text: str) -> None:
         """Print a line."""
         self._console.print(Text(text), soft_wrap=True)
-
-
-@contextmanager
-def _view(console: Console) -> Iterator[_SeedsView]:
-    if not console.is_terminal:
-        yield _SeedsView(console, None)
-        return
-    with Live(Text("starting ..."), console=console, refresh_per_second=4) as live:
-        yield _SeedsView(console, live)
 
 
 def progress_table(snapshots: Mapping[int, Snapshot], *, width: int) -> Table:
@@ -242,8 +232,7 @@ def _conclude(
         job = snapshot.job
         for told in (job.error, how_to_go_on(job, wall_s=each.wall_s, place=api.place)):
             if told:
-                line = f"seed {each.seed}: {told}"
-                console.print(line, soft_wrap=True, markup=False, highlight=False)
+                print_text(console, f"seed {each.seed}: {told}")
     if all(each.run_dir is not None for each in seeds):
         tell_commands(_next(seeds, api.place), console)
     if request.as_json:

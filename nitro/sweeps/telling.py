@@ -18,7 +18,7 @@ from nitro.sweeps.report.tables import told
 from nitro.sweeps.rows import Row
 from nitro.sweeps.sweeping import most_rows, run_sweep, summed_up, write_results
 from nitro.sweeps.view import sweep_view
-from nitro.tables import Output
+from nitro.tables import Output, print_text
 
 _TABLES = ("md", "tex", "csv")
 
@@ -54,7 +54,7 @@ def tell_price(
     lines = [f"{at_once.jobs} at once ({at_once.reason}); minutes assume one job at a time"]
     lines += [f"{g.env_id}, {g.setting}: no price, {g.reason}" for g in found.groups if g.reason]
     for line in lines:
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+        print_text(console, line)
 
 
 def run_and_tell(folder: SweepFolder, *, parallel: str, api_url: str | None, as_json: bool) -> int:
@@ -86,13 +86,13 @@ def run_and_tell(folder: SweepFolder, *, parallel: str, api_url: str | None, as_
         interrupts.armed = False
     picture, found = write_results(folder), summed_up(folder)
     console.print()
-    console.print(told(found, "text"), soft_wrap=True, markup=False, highlight=False)
+    print_text(console, told(found, "text"))
     files = [*([picture] if picture else []), *(folder.path / f"table.{e}" for e in _TABLES)]
     for path in files:
-        console.print(near(path.absolute()), soft_wrap=True, markup=False, highlight=False)
+        print_text(console, near(path.absolute()))
     code = exit_code(rows)
     if code:
-        console.print(f"continue with: {again}", soft_wrap=True, markup=False, highlight=False)
+        print_text(console, f"continue with: {again}")
     if as_json:
         typer.echo(found.model_dump_json())
     return code

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from nitro.runs.summary import number
 from nitro.sweeps.rows import Row
-from nitro.tables import columns_table
+from nitro.tables import columns_table, live_display
 from shared.contracts.jobs import Job
 
 _NUMBERS = frozenset({"seed", "round", "return", "USD"})
@@ -47,10 +47,7 @@ class SweepView:
 @contextmanager
 def sweep_view(console: Console, *, budget_usd: float | None) -> Iterator[SweepView]:
     """Yield a view that fits the console."""
-    if not console.is_terminal:
-        yield SweepView(console, None, budget_usd=budget_usd)
-        return
-    with Live(Text("starting ..."), console=console, refresh_per_second=4) as live:
+    with live_display(console) as live:
         yield SweepView(console, live, budget_usd=budget_usd)
 
 
