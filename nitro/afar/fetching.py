@@ -6,7 +6,7 @@ atomically.
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 
@@ -75,21 +75,6 @@ def local_run(run: str, runs_dir: Path, *, wanted: Wanted) -> Path:
             if missing is not None and _is_missing(error):
                 raise CommandError(f"{missing}; nor has the API such a job: {error}") from error
             raise
-
-
-def local_runs(runs: Sequence[str], runs_dir: Path, *, wanted: Wanted) -> list[Path]:
-    """Return the folders of several distinct runs, like `local_run`.
-
-    Raises:
-        CommandError: A run does not exist, cannot be fetched, or is named twice.
-    """
-    folders: list[Path] = []
-    for run in runs:
-        folder = local_run(run, runs_dir, wanted=wanted)
-        if any(folder.samefile(other) for other in folders):
-            raise CommandError(f"RUN: {run!r} names {folder.name}, which is named already")
-        folders.append(folder)
-    return folders
 
 
 def fetch(

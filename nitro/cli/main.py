@@ -337,12 +337,15 @@ def plot(
     One run: return, actors, boosting score and cost per round. Several: return by steps and by
     dollars, actors and dollars by steps. Seeds of one configuration become a mean with a band.
     """
-    from nitro.afar.fetching import local_runs, record_only
+    from functools import partial
+
+    from nitro.afar.fetching import local_run, record_only
     from nitro.runs.drawing.compared_picture import draw_together
     from nitro.runs.drawing.picture import draw
-    from nitro.runs.reading import read_run
+    from nitro.runs.reading import distinct_runs, read_run
 
-    found = [read_run(folder) for folder in local_runs(runs, runs_dir, wanted=record_only)]
+    find = partial(local_run, runs_dir=runs_dir, wanted=record_only)
+    found = [read_run(folder) for folder in distinct_runs(runs, find)]
     typer.echo(str(draw(found[0], output) if len(found) == 1 else draw_together(found, output)))
 
 

@@ -85,12 +85,12 @@ def show_run(run: Run, *, as_json: AsJson = False, runs_dir: RunsDir = RUNS) -> 
 def compare(runs: Runs, *, as_json: AsJson = False, runs_dir: RunsDir = RUNS) -> None:
     """Compare runs: differing fields, and returns, also at equal steps and at equal dollars."""
     from nitro.runs.comparison import compare_runs, comparison_table
-    from nitro.runs.reading import find_runs
+    from nitro.runs.reading import distinct_runs, find_run
 
     if len(runs) < 2:
         one = Place(runs_dir=runs_dir).command("runs", "show", *runs)
         raise CommandError(f"RUN: name two runs or more; for a single run: {one}")
-    comparison = compare_runs(find_runs(runs, runs_dir))
+    comparison = compare_runs(distinct_runs(runs, lambda run: find_run(run, runs_dir)))
     if as_json:
         typer.echo(comparison.model_dump_json())
     else:

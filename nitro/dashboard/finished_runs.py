@@ -31,7 +31,7 @@ from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import StoreError
 from services.scaler.settings import Settings
 from shared.contracts.billing import LedgerLine
-from shared.contracts.jobs import FINISHED, Job, JobProgress
+from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.rounds import LaunchCounts, RoundLine
 from shared.service.serving import keep_exit_code, listen
 
@@ -139,18 +139,8 @@ def folder_record(folder: Path, job: Job) -> JobRecord:
 
 def _cut_short(run: Run) -> Job:
     """Return the job of an interrupted run, whose file is from its start."""
-    results = [line.result for line in run.rounds if line.result]
-    means = [e.mean_return for _, e in run.evaluations if e.mean_return is not None]
-    progress = JobProgress(
-        rounds=len(results),
-        env_steps=sum(result.env_steps for result in results),
-        last_return=means[-1] if means else None,
-        best_return=max(means, default=None),
-    )
-    spent_usd = sum(line.amount_usd for line in run.ledger)
-    return run.job.model_copy(
-        update={"status": "stopped", "progress": progress, "spent_usd": spent_usd}
-    )
+    found = {"status": "stopped", "progress": run.progress, "spent_usd": run.cost_usd}
+    return run.job.model_copy(update=found)
 
 
 @contextmanager

@@ -165,15 +165,15 @@ def learner_variables(networks: Sequence[str]) -> dict[str, str]:
     """
     if not networks:
         return {}
+    return {"NITRO_NETWORKS": ",".join(networks), "PYTHONPATH": _path_of_modules(networks)}
+
+
+def _path_of_modules(names: Sequence[str]) -> str:
+    """Return the PYTHONPATH on which another process finds these modules; files need none."""
     modules = (
-        name.partition(":")[0]
-        for name in networks
-        if ".py:" not in name and not name.endswith(".py")
+        name.partition(":")[0] for name in names if ".py:" not in name and not name.endswith(".py")
     )
-    return {
-        "NITRO_NETWORKS": ",".join(networks),
-        "PYTHONPATH": module_path(folders_of(modules)),
-    }
+    return module_path(folders_of(modules))
 
 
 def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
@@ -187,12 +187,7 @@ def actor_variables(option: Sequence[str] | None) -> dict[str, str]:
     if packages:
         variables["NITRO_ENVIRONMENT_PACKAGES"] = ",".join(packages)
         # Actors must find the modules imported here, and files in the current folder.
-        modules = (
-            name.partition(":")[0]
-            for name in packages
-            if ".py:" not in name and not name.endswith(".py")
-        )
-        variables["PYTHONPATH"] = module_path(folders_of(modules))
+        variables["PYTHONPATH"] = _path_of_modules(packages)
         variables["NITRO_FOLDER"] = str(Path.cwd())
     if settings.step_timeout_s is not None:
         variables["NITRO_STEP_TIMEOUT_S"] = str(settings.step_timeout_s)

@@ -240,7 +240,7 @@ def read(folder: Path, *, checkpoint: Which | None = None) -> Run:
     return Run(
         found.job,
         rounds=found.rounds,
-        cost_usd=sum(line.amount_usd for line in found.ledger),
+        cost_usd=found.cost_usd,
         folder=folder,
         checkpoint=checkpoint,
     )

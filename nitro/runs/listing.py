@@ -117,15 +117,10 @@ def run_row(folder: Path, job: Job) -> RunRow:
     Raises:
         CommandError: The rounds or the bill of an unfinished run are damaged.
     """
-    rounds, env_steps, cost_usd = job.progress.rounds, job.progress.env_steps, job.spent_usd
-    last, best = job.progress.last_return, job.progress.best_return
+    progress, cost_usd = job.progress, job.spent_usd
     if state_of(job) == "unfinished":
         run = read_run(folder)
-        results = [line.result for line in run.rounds if line.result]
-        rounds, env_steps = len(results), sum(result.env_steps for result in results)
-        cost_usd = sum(line.amount_usd for line in run.ledger)
-        means = [e.mean_return for _, e in run.evaluations if e.mean_return is not None]
-        last, best = (means[-1], max(means)) if means else (None, None)
+        progress, cost_usd = run.progress, run.cost_usd
     return RunRow(
         name=folder.absolute().name,
         label=job.spec.name,
@@ -136,12 +131,12 @@ def run_row(folder: Path, job: Job) -> RunRow:
         algorithm=job.spec.algorithm,
         preset=job.spec.preset,
         seed=job.spec.seed,
-        rounds=rounds,
+        rounds=progress.rounds,
         max_rounds=job.spec.stop.max_rounds,
-        env_steps=env_steps,
+        env_steps=progress.env_steps,
         ending_steps=job.spec.stop.ending_steps,
-        final_return=last,
-        best_return=best,
+        final_return=progress.last_return,
+        best_return=progress.best_return,
         cost_usd=cost_usd,
         created_at=job.created_at,
         finished_at=job.finished_at,

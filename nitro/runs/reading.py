@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from nitro.errors import CommandError
 from shared.artifacts.store import COST_FILE, JOB_FILE, LEDGER_FILE, ROUNDS_FILE
 from shared.contracts.billing import JobCost, LedgerLine
-from shared.contracts.jobs import Job, JobStatus
+from shared.contracts.jobs import Job, JobProgress, JobStatus
 from shared.contracts.message import Message
 from shared.contracts.rounds import EvaluationResult, RoundLine
 from shared.contracts.views.jobs import JobSummary
@@ -47,6 +47,23 @@ class Run:
         return [
             (behind(line.plan.round), line.evaluation) for line in self.rounds if line.evaluation
         ]
+
+    @property
+    def progress(self) -> JobProgress:
+        """Progress by the recorded rounds: the job's file is from its start until it has ended."""
+        results = [line.result for line in self.rounds if line.result]
+        means = [e.mean_return for _, e in self.evaluations if e.mean_return is not None]
+        return JobProgress(
+            rounds=len(results),
+            env_steps=sum(result.env_steps for result in results),
+            last_return=means[-1] if means else None,
+            best_return=max(means, default=None),
+        )
+
+    @property
+    def cost_usd(self) -> float:
+        """The recorded bill."""
+        return sum(line.amount_usd for line in self.ledger)
 
     def update(self, round_index: int) -> int:
         """Return a round's position among the updates: its number, but at most the last position.
@@ -126,16 +143,22 @@ def is_here(run: str, runs_dir: Path) -> bool:
     return True
 
 
-def find_runs(runs: Sequence[str], runs_dir: Path) -> list[Path]:
-    """Return the folders of several runs, like `find_run`.
+def distinct_runs(runs: Sequence[str], find: Callable[[str], Path]) -> list[Path]:
+    """Return the folders of several runs.
+
+    Args:
+        runs: Their names.
+        find: Returns a run's folder.
 
     Raises:
         CommandError: A run is missing, or is named twice.
     """
-    folders = [find_run(run, runs_dir) for run in runs]
-    for index, folder in enumerate(folders):
-        if any(folder.samefile(other) for other in folders[:index]):
-            raise CommandError(f"RUN: {runs[index]!r} names {folder.name}, which is named already")
+    folders: list[Path] = []
+    for run in runs:
+        folder = find(run)
+        if any(folder.samefile(other) for other in folders):
+            raise CommandError(f"RUN: {run!r} names {folder.name}, which is named already")
+        folders.append(folder)
     return folders
 
 

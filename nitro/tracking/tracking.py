@@ -117,7 +117,7 @@ def track_run(run: Run, to: str, *, project: str, runs_dir: Path) -> int:
     """
     telling = Telling(run.job, to, project=project, runs_dir=runs_dir)
     told = telling.tell(run.rounds)
-    telling.finish(run.job, sum(line.amount_usd for line in run.ledger))
+    telling.finish(run.job, run.cost_usd)
     return told
 
 
