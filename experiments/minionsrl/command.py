@@ -24,6 +24,7 @@ from experiments.minionsrl.training import (
 )
 from nitro.cli.console import show
 from nitro.cli.interrupts import Interrupts
+from nitro.client.beginning import NewJob
 from nitro.errors import EXIT_INTERRUPTED, CommandError
 from nitro.hints import Place
 from nitro.local.access import open_api
@@ -144,7 +145,8 @@ def _on_real(
         )
 
     say = partial(typer.echo, err=True)
-    opened = open_api(runs_dir, spec=spec, most_actors=spec.actors.max, api_url=api_url, tell=say)
+    job, most = NewJob(spec=spec), spec.actors.max
+    opened = open_api(runs_dir, job=job, most_actors=most, api_url=api_url, tell=say)
     with Interrupts() as interrupts, opened as api:
         if api.system is not None:
             end_left_over(api, keep=None, tell=say, pause=interrupts.pause)

@@ -19,6 +19,7 @@ from nitro.cli.detached import leave
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import trouble
 from nitro.cli.train import TrainRequest, advice_for
+from nitro.client.beginning import NewJob
 from nitro.client.errors import ApiUnreachableError, require_admitted
 from nitro.client.follow import Snapshot, follow, stop_unfinished
 from nitro.errors import EXIT_FAILED, CommandError
@@ -77,7 +78,7 @@ def train_seeds(
     stdout: TextIO,
 ) -> int:
     """Train a job once with each seed, and return the exit code."""
-    if request.spec is None:
+    if not isinstance(request.job, NewJob):
         raise CommandError("--seeds: is for new jobs; continue each seed's run with --resume")
     console = Output(file=None if request.as_json else stdout, stderr=request.as_json)
     if api.system is not None:
@@ -91,7 +92,7 @@ def train_seeds(
     jobs: list[Job] = []
     try:
         for seed in seeds:
-            spec = request.spec.model_copy(update={"seed": seed})
+            spec = request.job.spec.model_copy(update={"seed": seed})
             jobs.append(api.client.submit(spec))
             job_ids[seed] = jobs[-1].job_id
         if request.detach:

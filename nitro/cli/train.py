@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,6 +13,7 @@ from nitro.cli.conclusion import conclude
 from nitro.cli.detached import leave
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import LineView, LiveView, progress_view
+from nitro.client.beginning import NewJob, Resumption
 from nitro.client.errors import ApiError, ApiUnreachableError
 from nitro.client.follow import Snapshot, follow, stop_unfinished
 from nitro.client.naming import find_job
@@ -29,10 +30,8 @@ from nitro.spec.short_forms import written_out
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
 from nitro.tables import Output
-from nitro.tracking.tracker import require_tracker
 from nitro.tracking.tracking import told_to
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus
 from shared.environments.variables import variable_differences
 
@@ -45,14 +44,7 @@ _STARTED: tuple[JobStatus, ...] = ("checking", "queued", "running")
 class TrainRequest:
     """The job to train and how to report it."""
 
-    spec: JobSpec | None = None
-    """None resumes `resume`."""
-    resume: str | None = None
-    limits: Mapping[str, Any] = field(default_factory=dict)
-    """Limits of `stop` for a resumed job."""
-    from_scratch: bool = False
-    fresh_schedule: bool = False
-    idempotency_key: str | None = None
+    job: NewJob | Resumption
     runs_dir: Path
     as_json: bool
     track: str | None = None
@@ -61,52 +53,53 @@ class TrainRequest:
     """Whether to return once the job is admitted."""
 
 
-def with_job(
-    request: TrainRequest,
+def asked_job(
     fields: Mapping[str, JsonValue],
     *,
     total_steps: str | None,
     assignments: Sequence[str],
     spec_file: Path | None,
     init_from: str | None,
+    idempotency_key: str | None,
+    resume: str | None,
+    from_scratch: bool,
+    fresh_schedule: bool,
+    runs_dir: Path,
     here: bool,
-) -> TrainRequest:
-    """Return a request for the job of these options, or for a resumed job with its new limits.
+) -> NewJob | Resumption:
+    """Return the job of these options, or the resumed job with its new limits.
 
     Args:
-        request: How to report, and whether a job is resumed.
         fields: Values by dotted path, or short forms; None means not given.
         total_steps: Environment steps, in place of `stop.max_rounds`.
         assignments: `path=value` texts, which win.
         spec_file: A file of fields.
         init_from: An earlier run whose policy the job starts from.
+        idempotency_key: Of a new job.
+        resume: An earlier job to resume instead.
+        from_scratch: Whether lost rounds of a resumed job are repeated.
+        fresh_schedule: Whether its step size decays again.
+        runs_dir: Folder of the local runs.
         here: Whether it runs on this machine.
 
     Raises:
         CommandError: A field is wrong, or a resumed job cannot change it.
     """
-    if request.track is not None:
-        require_tracker(request.track)
     said = {path: value for path, value in fields.items() if value not in (None, [])}
-    given = written_out(said, request.runs_dir)
+    given = written_out(said, runs_dir)
     if init_from is not None:
-        given.update(earlier_policy(init_from, request.runs_dir, env_id=given.get("env_id")))
-    if request.resume is None:
-        if request.from_scratch or request.fresh_schedule:
-            option = "--from-scratch" if request.from_scratch else "--fresh-schedule"
+        given.update(earlier_policy(init_from, runs_dir, env_id=given.get("env_id")))
+    steps = None if total_steps is None else parse_steps(total_steps)
+    if resume is None:
+        if from_scratch or fresh_schedule:
+            option = "--from-scratch" if from_scratch else "--fresh-schedule"
             raise CommandError(f"{option}: is for --resume; a new job does so anyway")
         spec = train_spec(
-            file=spec_file,
-            options=given,
-            assignments=assignments,
-            total_steps=None if total_steps is None else parse_steps(total_steps),
-            here=here,
+            file=spec_file, options=given, assignments=assignments, total_steps=steps, here=here
         )
-        return replace(request, spec=spec)
-    limits = {name: given.pop(f"stop.{name}", None) for name in _LIMITS}
-    limits["max_env_steps"] = None if total_steps is None else parse_steps(total_steps)
-    others = {"--set": assignments, "--spec": spec_file}
-    others["--idempotency-key"] = request.idempotency_key
+        return NewJob(spec=spec, idempotency_key=idempotency_key)
+    limits: dict[str, Any] = {name: given.pop(f"stop.{name}", None) for name in _LIMITS}
+    others = {"--set": assignments, "--spec": spec_file, "--idempotency-key": idempotency_key}
     named = [*given, *(option for option, value in others.items() if value)]
     if named:
         raise CommandError(
@@ -114,17 +107,21 @@ def with_job(
             "--total-steps, --budget-usd, --max-wall-s and --fresh-schedule can be added, and "
             "--init-from starts a new job from the policy"
         )
-    return replace(request, limits=limits)
+    return Resumption(
+        job_id=resume,
+        **limits,
+        max_env_steps=steps,
+        from_scratch=from_scratch,
+        fresh_schedule=fresh_schedule,
+    )
 
 
-def most_actors(request: TrainRequest) -> int:
+def most_actors(job: NewJob | Resumption, runs_dir: Path) -> int:
     """Return the most actors of a round; 0 if the job is unknown here."""
-    if request.spec is not None:
-        return request.spec.actors.max
-    if request.resume is None:
-        return 0
+    if isinstance(job, NewJob):
+        return job.spec.actors.max
     try:
-        return read_job(find_run(request.resume, request.runs_dir)).spec.actors.max
+        return read_job(find_run(job.job_id, runs_dir)).spec.actors.max
     except CommandError:
         return 0
 
@@ -132,9 +129,12 @@ def most_actors(request: TrainRequest) -> int:
 def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: TextIO) -> int:
     """Train to the end and return the exit code."""
     console = Output(file=None if request.as_json else stdout, stderr=request.as_json)
-    keyed = request.idempotency_key is not None
-    if request.resume is not None:
-        request = replace(request, resume=find_job(api.client, request.resume))
+    wanted = request.job
+    keyed = isinstance(wanted, NewJob) and wanted.idempotency_key is not None
+    resumed: str | None = None
+    if isinstance(wanted, Resumption):
+        resumed = find_job(api.client, wanted.job_id)
+        wanted = replace(wanted, job_id=resumed)
 
     def tell(text: str) -> None:
         console.print(text, style="yellow", soft_wrap=True)
@@ -143,8 +143,9 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         # An idempotency key may name a waiting or running job, which is known only after
         # submitting.
         statuses = ("stopping",) if keyed else UNFINISHED
-        end_left_over(api, statuses, keep=request.resume, tell=tell, pause=interrupts.pause)
-    job = _begin(request, api, interrupts)
+        end_left_over(api, statuses, keep=resumed, tell=tell, pause=interrupts.pause)
+    job = _begin(wanted, api, interrupts)
+    keep_packages(request.runs_dir / job.job_id, api.environment_packages)
     if request.detach:
         return leave([job], api, as_json=request.as_json, console=console, stdout=stdout)
     interrupts.armed = True
@@ -190,30 +191,20 @@ def _left(job_id: str, api: Api) -> str:
     )
 
 
-def _begin(request: TrainRequest, api: Api, interrupts: Interrupts) -> Job:
-    if request.spec is not None:
-        job = api.client.submit(request.spec, idempotency_key=request.idempotency_key)
-        keep_packages(request.runs_dir / job.job_id, api.environment_packages)
-        return job
-    if request.resume is None:
-        raise CommandError("nothing to train: give a specification or --resume JOB_ID")
-    if api.client.get(request.resume).status == "stopping":
+def _begin(wanted: NewJob | Resumption, api: Api, interrupts: Interrupts) -> Job:
+    if isinstance(wanted, NewJob):
+        return wanted.begin(api.client)
+    if api.client.get(wanted.job_id).status == "stopping":
         # Its learner was killed before the job stopped; our learner ends it properly first.
-        for _ in follow(api.client, request.resume, check=api.check, pause=interrupts.pause):
+        for _ in follow(api.client, wanted.job_id, check=api.check, pause=interrupts.pause):
             pass
-    keep_packages(request.runs_dir / request.resume, api.environment_packages)
     try:
-        return api.client.resume(
-            request.resume,
-            **request.limits,
-            from_scratch=request.from_scratch,
-            fresh_schedule=request.fresh_schedule,
-        )
+        return wanted.begin(api.client)
     except ApiError as error:
         if not {"max_rounds", "max_env_steps"} & {each.field for each in error.problem.errors}:
             raise
-        option, more = more_of(api.client.get(request.resume))
-        command = api.place.command("train", "--resume", request.resume, option, more)
+        option, more = more_of(api.client.get(wanted.job_id))
+        command = api.place.command("train", "--resume", wanted.job_id, option, more)
         raise CommandError(f"{option}: {error}\nfor example: {command}") from error
 
 

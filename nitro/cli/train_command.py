@@ -24,6 +24,7 @@ from nitro.hints import Place
 
 if TYPE_CHECKING:
     from nitro.cli.train import TrainRequest
+    from nitro.client.beginning import NewJob, Resumption
 
 _job_option = partial(typer.Option, rich_help_panel="What to train")
 _place_option = partial(typer.Option, rich_help_panel="Where", show_default=False)
@@ -168,51 +169,53 @@ def train(
     Ctrl-C stops after the current update and keeps the checkpoint. A second Ctrl-C kills
     everything.
     """
-    from nitro.cli.train import TrainRequest, with_job
+    from nitro.cli.train import TrainRequest, asked_job
+    from nitro.client.beginning import Resumption
     from nitro.settings import read_settings
     from nitro.spec.env_option import own_variables
+    from nitro.tracking.tracker import require_tracker
 
     here = not (api_url or read_settings().api_url)
     said = {each.path: fields[each.name] for each in FIELD_OPTIONS}
-    request = with_job(
-        TrainRequest(
-            resume=resume,
-            from_scratch=from_scratch,
-            fresh_schedule=fresh_schedule,
-            idempotency_key=idempotency_key,
-            runs_dir=runs_dir,
-            as_json=as_json,
-            track=track,
-            detach=detach,
-        ),
-        {"env_id": env, **said, **own_variables(variables or [])},
+    said = {"env_id": env, **said, **own_variables(variables or [])}
+    if track is not None:
+        require_tracker(track)
+    job = asked_job(
+        said,
         total_steps=total_steps,
         assignments=assignments or [],
         spec_file=spec,
         init_from=init_from,
+        idempotency_key=idempotency_key,
+        resume=resume,
+        from_scratch=from_scratch,
+        fresh_schedule=fresh_schedule,
+        runs_dir=runs_dir,
         here=here,
     )
+    place = Place(runs_dir=runs_dir, api_url=api_url)
     if track is not None and (seeds is not None or detach):
-        each = Place(runs_dir=runs_dir, api_url=api_url).command("track", "JOB_ID", "--to", track)
+        each = place.command("track", "JOB_ID", "--to", track)
         raise CommandError(
             f"--track: is for a single job without --detach; log others with: {each}"
         )
     chosen = _chosen_seeds(seeds, parallel, one=fields["seed"], resume=resume, key=idempotency_key)
     if dry_run:
-        return _describe(request, environment_packages, api_url, here=here)
+        return _describe(job, environment_packages, place, here=here)
     if detach:
         from nitro.cli.detached import require_lasting
 
         require_lasting(api_url, runs_dir)
-    if here and request.resume is not None:
+    if here and isinstance(job, Resumption):
         from nitro.runs.reading import find_run
 
-        folder = find_run(request.resume, runs_dir, "--resume").absolute()
+        folder = find_run(job.job_id, runs_dir, "--resume").absolute()
         if not (runs_dir / folder.name).exists():
             raise CommandError(f"--resume: {folder} is not in {runs_dir}; add --runs-dir")
-        request = replace(request, resume=folder.name)
-    place = (api_url, processes, parallel, learner_ranks, environment_packages)
-    raise typer.Exit(_train(request, chosen, *place))
+        job = replace(job, job_id=folder.name)
+    request = TrainRequest(job=job, runs_dir=runs_dir, as_json=as_json, track=track, detach=detach)
+    system = (api_url, processes, parallel, learner_ranks, environment_packages)
+    raise typer.Exit(_train(request, chosen, *system))
 
 
 def _chosen_seeds(
@@ -241,20 +244,19 @@ def _chosen_seeds(
 
 
 def _describe(
-    request: "TrainRequest",
+    job: "NewJob | Resumption",
     environment_packages: list[str] | None,
-    api_url: str | None,
+    place: Place,
     *,
     here: bool,
 ) -> None:
+    from nitro.client.beginning import Resumption
     from nitro.spec.dry_run import described
 
-    if request.spec is None:
-        place = Place(runs_dir=request.runs_dir, api_url=api_url)
-        old = place.command("jobs", "show", request.resume)
+    if isinstance(job, Resumption):
+        old = place.command("jobs", "show", job.job_id)
         raise CommandError(f"--dry-run: is for a new job; show an old job with: {old}")
-    found = described(request.spec, here=here, environment_packages=environment_packages)
-    typer.echo(found)
+    typer.echo(described(job.spec, here=here, environment_packages=environment_packages))
 
 
 def _train(
@@ -273,10 +275,8 @@ def _train(
 
     opened = open_api(
         request.runs_dir,
-        spec=request.spec,
-        resume=request.resume,
-        key=request.idempotency_key,
-        most_actors=most_actors(request),
+        job=request.job,
+        most_actors=most_actors(request.job, request.runs_dir),
         api_url=api_url,
         processes=processes,
         learners=learners_for(seeds or (), parallel),

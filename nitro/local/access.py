@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from nitro.client.beginning import NewJob, Resumption
 from nitro.client.client import NitroClient
 from nitro.client.connection import connect
 from nitro.errors import CommandError
@@ -26,7 +27,6 @@ from nitro.local.state_folder import StateFolder
 from nitro.local.system import LocalSystem
 from nitro.runs.reading import find_run, is_here, read_job
 from nitro.settings import read_settings
-from shared.contracts.job_spec import JobSpec
 
 _FEWEST_INVOCATIONS = 1000
 """The initial quota of an AWS account, so that a local system throttles no earlier."""
@@ -59,9 +59,7 @@ class Api:
 def open_api(
     runs_dir: Path,
     *,
-    spec: JobSpec | None,
-    resume: str | None = None,
-    key: str | None = None,
+    job: NewJob | Resumption | None = None,
     known_here: Callable[[], str | None] = lambda: None,
     most_actors: int = 0,
     api_url: str | None = None,
@@ -78,9 +76,7 @@ def open_api(
 
     Args:
         runs_dir: Folder of the local runs.
-        spec: The job to train, if known here.
-        resume: The job to resume; None for a new one.
-        key: The idempotency key of a new job.
+        job: The job to train; None for several, or none.
         known_here: Returns the name of its environment's maker in this process, for new actors.
         most_actors: Most actors in one of its rounds.
         api_url: The named API.
@@ -98,10 +94,11 @@ def open_api(
     """
     settings = read_settings()
     named = api_url or settings.api_url
+    spec = job.spec if isinstance(job, NewJob) else None
     if not named and not StateFolder(runs_dir).is_served():
         if networks and (learner_ranks or 1) > 1:
             raise CommandError("learner_ranks: a network of your own is trained in one process")
-        packages = _packages(runs_dir, spec, resume, environment_packages, known_here())
+        packages = _packages(runs_dir, job, environment_packages, known_here())
         tell("starting cache, emulator, scaler and learner on this machine")
         system = LocalSystem(
             runs_dir,
@@ -115,8 +112,8 @@ def open_api(
             environment=dict.fromkeys(
                 map(learner_name, range(learners)), learner_variables(networks)
             ),
-            job_id=resume and _job_id(resume, runs_dir),
-            key=key,
+            job_id=_job_id(job.job_id, runs_dir) if isinstance(job, Resumption) else None,
+            key=job.idempotency_key if isinstance(job, NewJob) else None,
         )
         with system, NitroClient(system.api_url, system.token) as client:
             place = Place(runs_dir=runs_dir, environment_packages=environment_packages or ())
@@ -144,8 +141,7 @@ def open_api(
 
 def _packages(
     runs_dir: Path,
-    spec: JobSpec | None,
-    resume: str | None,
+    job: NewJob | Resumption | None,
     option: Sequence[str] | None,
     known_here: str | None,
 ) -> tuple[str, ...]:
@@ -154,18 +150,19 @@ def _packages(
     Raises:
         CommandError: A module cannot be imported, or nothing makes the job's environment.
     """
-    if spec is not None:
-        names = own_packages(option, known_here=known_here or kept_maker(runs_dir, spec.env_id))
-        require_registered(spec.env_id)
-        files = files_source(spec)
+    if isinstance(job, NewJob):
+        env_id = job.spec.env_id
+        names = own_packages(option, known_here=known_here or kept_maker(runs_dir, env_id))
+        require_registered(env_id)
+        files = files_source(job.spec)
         return names if files is None else (*names, write_module(runs_dir, "files", files))
-    if resume is None or not is_here(resume, runs_dir):
+    if job is None or not is_here(job.job_id, runs_dir):
         return own_packages(option)
-    run = find_run(resume, runs_dir)
+    run = find_run(job.job_id, runs_dir)
     names = own_packages(option, runs=[run])
     require_registered(read_job(run).spec.env_id)
     return names
 
 
-def _job_id(resume: str, runs_dir: Path) -> str:
-    return find_run(resume, runs_dir).absolute().name if is_here(resume, runs_dir) else resume
+def _job_id(run: str, runs_dir: Path) -> str:
+    return find_run(run, runs_dir).absolute().name if is_here(run, runs_dir) else run

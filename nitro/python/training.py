@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from nitro.client.beginning import NewJob, Resumption
 from nitro.client.follow import Snapshot, follow, line_of, stop_unfinished
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.local.access import Api, open_api
@@ -29,7 +29,6 @@ from nitro.spec.earlier_policy import earlier_policy
 from nitro.spec.short_forms import written_out
 from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
-from shared.contracts.job_spec import JobSpec
 from shared.contracts.rounds import RoundLine
 from shared.environments.packages import maker_env_id
 from shared.environments.scripts import end_import
@@ -126,9 +125,14 @@ def train(
         steps = None if total_steps is None else parse_steps(str(total_steps))
         if resume is not None:
             _require_resume_alone({**given, **fields, "init_from": init_from})
-            spec, goes_on = None, _named(resume, folder)
+            job: NewJob | Resumption = Resumption(
+                job_id=_named(resume, folder),
+                max_rounds=rounds,
+                max_env_steps=steps,
+                budget_usd=budget_usd,
+                fresh_schedule=fresh_schedule,
+            )
         else:
-            goes_on = None
             options = _plain(fields, folder) | given
             options |= {name: value for name, value in limits.items() if value is not None}
             if networks:
@@ -136,24 +140,14 @@ def train(
             if init_from is not None:
                 options |= earlier_policy(_named(init_from, folder), folder, env_id=env)
             here = not (api_url or read_settings().api_url)
-            spec = train_spec(options=options, total_steps=steps, here=here)
-    begin = _Begin(
-        spec=spec,
-        resume=goes_on,
-        max_rounds=rounds,
-        max_env_steps=steps,
-        budget_usd=budget_usd,
-        fresh_schedule=fresh_schedule,
-        runs_dir=folder,
-    )
+            job = NewJob(spec=train_spec(options=options, total_steps=steps, here=here))
     with (
         shown_progress(wanted=progress) as view,
         open_api(
             folder,
-            spec=spec,
-            resume=goes_on,
-            known_here=begin.known_here,
-            most_actors=0 if spec is None else spec.actors.max,
+            job=job,
+            known_here=partial(_known_here, job, folder),
+            most_actors=job.spec.actors.max if isinstance(job, NewJob) else 0,
             api_url=api_url,
             token=token,
             processes=processes,
@@ -162,40 +156,14 @@ def train(
             tell=view.note,
         ) as api,
     ):
-        return _trained(begin, api, runs_dir=folder, on_round=on_round, view=view)
+        return _trained(job, api, runs_dir=folder, on_round=on_round, view=view)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Begin:
-    """A new or a continued job."""
-
-    spec: JobSpec | None
-    resume: str | None
-    max_rounds: int | None
-    max_env_steps: int | None
-    budget_usd: float | None
-    fresh_schedule: bool
-    runs_dir: Path
-
-    def known_here(self) -> str | None:
-        """Return this process's packages for the job's environment."""
-        if self.spec is None:
-            return None
-        return registered_name(self.spec.env_id, partial(write_module, self.runs_dir))
-
-    def __call__(self, api: Api) -> str:
-        """Submit or resume the job; return its id."""
-        if self.spec is not None:
-            return api.client.submit(self.spec).job_id
-        if self.resume is None:
-            raise RuntimeError("neither a new job nor one that goes on")
-        return api.client.resume(
-            self.resume,
-            max_rounds=self.max_rounds,
-            max_env_steps=self.max_env_steps,
-            budget_usd=self.budget_usd,
-            fresh_schedule=self.fresh_schedule,
-        ).job_id
+def _known_here(job: NewJob | Resumption, runs_dir: Path) -> str | None:
+    """Return this process's packages for the environment of a new job."""
+    if not isinstance(job, NewJob):
+        return None
+    return registered_name(job.spec.env_id, partial(write_module, runs_dir))
 
 
 def _named(run: str | Path | Run, runs_dir: Path) -> str:
@@ -276,12 +244,13 @@ def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:
 
 
 def _trained(
-    begin: _Begin, api: Api, *, runs_dir: Path, on_round: OnRound | None, view: View
+    job: NewJob | Resumption, api: Api, *, runs_dir: Path, on_round: OnRound | None, view: View
 ) -> Run:
     """Train a job to its end and return its run."""
     if api.system is not None:
-        end_left_over(api, keep=begin.resume, tell=view.note, pause=sleep)
-    job_id = begin(api)
+        kept = job.job_id if isinstance(job, Resumption) else None
+        end_left_over(api, keep=kept, tell=view.note, pause=sleep)
+    job_id = job.begin(api.client).job_id
     keep_packages(runs_dir / job_id, api.environment_packages)
     view.note(f"job {job_id}")
     ended = _Watch(api, job_id, on_round=on_round, view=view).to_the_end()

@@ -197,7 +197,7 @@ def stop(name: options.Name, *, runs_dir: RunsDir = RUNS, api_url: ApiUrl = None
         from nitro.sweeps.sweeping import stop_jobs
 
         tell = partial(typer.echo, err=True)
-        with open_api(runs_dir, spec=None, api_url=api_url, tell=tell) as api:
+        with open_api(runs_dir, api_url=api_url, tell=tell) as api:
             typer.echo(f"{folder.name}: stopped {stop_jobs(folder, api)} jobs")
 
 

@@ -88,7 +88,7 @@ def open_place(
         CommandError: An environment is unknown here, or the system or API is unavailable.
     """
     if not is_here(folder, api_url):
-        with open_api(folder.runs_dir, spec=None, api_url=api_url, tell=tell) as api:
+        with open_api(folder.runs_dir, api_url=api_url, tell=tell) as api:
             yield api
         return
     packages = own_packages(environment_packages or None)
@@ -96,7 +96,6 @@ def open_place(
         require_registered(env_id)
     with open_api(
         folder.path,
-        spec=None,
         most_actors=max(row.spec.actors.max for row in rows),
         learners=parallel,
         parallel=parallel,

@@ -13,6 +13,7 @@ from nitro.cli.main import app
 from nitro.cli.seeds import parse_seeds, progress_table, train_seeds
 from nitro.cli.train import TrainRequest
 from nitro.cli.train_command import learners_for
+from nitro.client.beginning import NewJob
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot
 from nitro.errors import EXIT_INTERRUPTED, EXIT_USAGE, CommandError
@@ -89,7 +90,7 @@ def test_the_live_view_has_a_line_a_seed() -> None:
 def test_seeds_side_by_side_train_the_policies_that_they_train_alone(
     client: NitroClient, runs_dir: Path, tiny_job: JobSpec, tmp_path: Path
 ) -> None:
-    request = TrainRequest(spec=tiny_job, runs_dir=tmp_path / "runs", as_json=True)
+    request = TrainRequest(job=NewJob(spec=tiny_job), runs_dir=tmp_path / "runs", as_json=True)
     output = io.StringIO()
     with (
         Interrupts() as interrupts,
@@ -107,7 +108,7 @@ def test_seeds_side_by_side_train_the_policies_that_they_train_alone(
     first = request.runs_dir / summary["seeds"][0]["job_id"]
     assert (first / "plots" / "compared.png").stat().st_size > 10_000
 
-    one_by_one = TrainRequest(spec=tiny_job, runs_dir=runs_dir, as_json=True)
+    one_by_one = TrainRequest(job=NewJob(spec=tiny_job), runs_dir=runs_dir, as_json=True)
     again = io.StringIO()
     with Interrupts() as interrupts:
         api = Api(client=client, place=Place(runs_dir=runs_dir))
@@ -141,7 +142,7 @@ def interrupts() -> Iterator[Interrupts]:
 def test_an_interrupt_stops_every_seed_gracefully(
     shared_system: LocalSystem, interrupts: Interrupts, endless_job: JobSpec, runs_dir: Path
 ) -> None:
-    request = TrainRequest(spec=endless_job, runs_dir=runs_dir, as_json=True)
+    request = TrainRequest(job=NewJob(spec=endless_job), runs_dir=runs_dir, as_json=True)
     output = io.StringIO()
     with Interrupting(shared_system, interrupts) as client:
         api = Api(client=client, place=Place(runs_dir=request.runs_dir))

