@@ -8,64 +8,17 @@ part of the Hessian, as by default, or spread evenly. Taken again from the same 
 samples: how much of a ratio is chance.
 """
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
-from statistics import fmean, median
+from collections.abc import Callable, Sequence
+from statistics import fmean
 
-import torch
-from torch import Tensor
-
-from benchmarks.environment import describe_environment
-from benchmarks.measurement import progress
 from experiments.experiment import Done, Experiment
 from experiments.grid import Cell, Grid, Scale
-from experiments.outcome import Outcome
 from experiments.reporting.findings import Findings, Panel, Series, Table
-from functions.actor.rollout import sample_fragment
-from learning.algorithms.ppo import Ppo
-from learning.cpu.torch_settings import configure_torch
-from learning.data.batch_building import on_policy_batch
-from learning.detectors.detector import PolicySamples
-from learning.detectors.hessian import HessianDetector
-from learning.detectors.sample_choice import chosen_samples, evenly_spread
-from learning.networks.actor_critic import ActorCritic
-from services.scaler.scaling.boosting import boosting_score, convexity_ratio, num_actors
-from shared.contracts.detector_rule import DetectorRule, Sampling
-from shared.contracts.environment_ref import EnvironmentRef
-from shared.contracts.job_spec import JobSpec
-from shared.contracts.message import Message
-from shared.contracts.rollouts import RolloutTask
-from shared.contracts.rounds import Curvature
-from shared.contracts.scaling_spec import NitroScaling
-from shared.environments.building import make_environment
-from shared.environments.describing import describe
-from shared.hyperparameters.ppo import PpoHyperparameters
-from shared.policy.numpy_policy import load_policy
-from shared.trajectory.columns import Columns
-from shared.trajectory.seeds import actor_seed
+from experiments.studies.detector.measured_run import SPEC, WAYS, Detector, Study, Subsampling, run
+from shared.contracts.detector_rule import DetectorRule
 
 NAME = "detector_subsampling"
-_SPEC = JobSpec()
-_SCALING = NitroScaling()
-_REFERENCE = DetectorRule(num_samples=10**9, max_matvecs=100, tolerance=1e-3)
-_WHOLE = DetectorRule(num_samples=10**9)
-_STEPS_ONLY = 1e-9
-"""Tolerance that nothing meets: every product allowed is taken."""
-
-
-class Subsampling(Message):
-    """How large one run is."""
-
-    rounds: int
-    actors: int
-    """Per round."""
-    epochs: int
-    sizes: tuple[int, ...]
-    products: tuple[int, ...]
-    draws: int
-    """How often samples are taken of one round, by either way of sampling."""
-
-
+_USUAL = DetectorRule().num_samples
 FULL = Subsampling(
     rounds=20,
     actors=16,
@@ -77,49 +30,11 @@ FULL = Subsampling(
 QUICK = Subsampling(rounds=3, actors=4, epochs=2, sizes=(64, 256, 1024), products=(3, 6), draws=2)
 
 
-class Detector(Message):
-    """One way to measure, and how its decisions compare with the reference's."""
-
-    num_samples: int
-    sampling: Sampling
-    max_matvecs: int
-    converged: bool
-    """Stops at the default residual; else it takes every product it is allowed."""
-    mean_products: float
-    median_ratio_error: float
-    """Distance of the ratio R from the reference's, relative to it."""
-    changed_share: float
-    """Rounds with another number of actors than the reference asks for."""
-    mean_change: float
-    """Mean distance of the two numbers, in actors."""
-    counts: tuple[int, ...]
-
-
-class Study(Outcome):
-    """The findings of one run."""
-
-    rounds: int
-    samples_per_round: int
-    ratios: tuple[float, ...]
-    """Of the reference, round by round."""
-    counts: tuple[int, ...]
-    spread_of_rounds: float
-    """Standard deviation of log R over rounds, of the reference."""
-    spread_of_draws: dict[Sampling, float]
-    """Standard deviation of log R over draws from one round, averaged over rounds; default size."""
-    detectors: tuple[Detector, ...]
-
-
-Measured = list[Curvature | None]
-_WAYS: tuple[Sampling, ...] = ("proportional", "even")
-_USUAL = DetectorRule().num_samples
-
-
 def plan(scale: Scale, _done: Done) -> Grid:
     """One run for each seed."""
     grid = Grid()
     for seed in range(scale.seeds):
-        grid.add("detectors", _SPEC.env_id, seed, scale.of(FULL, QUICK))
+        grid.add("detectors", SPEC.env_id, seed, scale.of(FULL, QUICK))
     return grid
 
 
@@ -127,157 +42,6 @@ def work(cell: Cell) -> Study:
     """Make one run."""
     assert isinstance(cell.task, Subsampling)
     return run(cell.task, seed=cell.id.seed)
-
-
-def run(scale: Subsampling, *, seed: int) -> Study:
-    """Train, measure in every way, and compare the decisions."""
-    configure_torch()
-    environment = describe_environment()
-    rules = _rules(scale)
-    reference: Measured = []
-    measured: list[Measured] = [[] for _ in rules]
-    spreads: dict[Sampling, list[float]] = {sampling: [] for sampling in _WAYS}
-    for index, (network, batch) in enumerate(_training(scale, seed)):
-        progress(f"round {index + 1} of {scale.rounds}")
-        reference.append(_measured(network, batch, _REFERENCE))
-        for rule, found in zip(rules, measured, strict=True):
-            found.append(_measured(network, batch, rule))
-        for sampling, found_spreads in spreads.items():
-            parts = [_drawn(network, batch, sampling, i, scale.draws) for i in range(scale.draws)]
-            found_again = [_measured(network, part, _WHOLE) for part in parts]
-            found_spreads.append(_log_spread(_ratios(found_again)))
-    return Study(
-        environment=environment,
-        rounds=scale.rounds,
-        samples_per_round=scale.actors * _SPEC.steps_per_actor,
-        ratios=tuple(_ratios(reference)),
-        counts=decided(reference),
-        spread_of_rounds=_log_spread(_ratios(reference)),
-        spread_of_draws={sampling: fmean(found) for sampling, found in spreads.items()},
-        detectors=tuple(
-            _compared(rule, found, reference) for rule, found in zip(rules, measured, strict=True)
-        ),
-    )
-
-
-def _measured(network: ActorCritic, batch: Columns[Tensor], rule: DetectorRule) -> Curvature | None:
-    return HessianDetector(rule).measure(network, PolicySamples(batch=batch))
-
-
-def _rules(scale: Subsampling) -> list[DetectorRule]:
-    """Return every size at the default residual, and every size with each number of products."""
-    return [
-        *(
-            DetectorRule(num_samples=size, sampling=sampling)
-            for sampling in _WAYS
-            for size in scale.sizes
-        ),
-        *(
-            DetectorRule(num_samples=size, max_matvecs=products, tolerance=_STEPS_ONLY)
-            for size in scale.sizes
-            for products in scale.products
-        ),
-    ]
-
-
-def _training(scale: Subsampling, seed: int) -> Iterator[tuple[ActorCritic, Columns[Tensor]]]:
-    """Yield each round's updated policy and the batch it was updated on."""
-    ref = EnvironmentRef(env_id=_SPEC.env_id)
-    environment, env = describe(ref), make_environment(ref)
-    rule = PpoHyperparameters(num_epochs=scale.epochs)
-    algorithm = Ppo(environment, rule, seed=seed)
-    for index in range(scale.rounds):
-        policy = load_policy(*algorithm.policy_payload())
-        tasks = [_task(ref, seed, index, actor) for actor in range(scale.actors)]
-        trajectories = [sample_fragment(task, [env], policy) for task in tasks]
-        batch = on_policy_batch(
-            trajectories, algorithm.network, discount=rule.discount, gae_lambda=rule.gae_lambda
-        )
-        algorithm.learn(trajectories)
-        yield copy.deepcopy(algorithm.network), batch
-
-
-def _task(ref: EnvironmentRef, seed: int, round_index: int, actor_index: int) -> RolloutTask:
-    return RolloutTask(
-        mode="sample",
-        job_id=NAME.replace("_", "-"),
-        round=round_index,
-        attempt=0,
-        actor_index=actor_index,
-        policy_version=round_index,
-        env=ref,
-        steps=_SPEC.steps_per_actor,
-        seed=actor_seed(seed, mode="sample", round_index=round_index, actor_index=actor_index),
-    )
-
-
-def _drawn(
-    network: ActorCritic, batch: Columns[Tensor], sampling: Sampling, index: int, count: int
-) -> Columns[Tensor]:
-    """Return as many samples of a round as the default takes: one of `count` such draws."""
-    rule = DetectorRule(sampling=sampling)
-    if sampling == "even":
-        stride = batch.num_samples / rule.num_samples
-        first = int(stride * index / count)  # the same stride from elsewhere
-        indices = (evenly_spread(batch.num_samples, rule.num_samples) + first) % batch.num_samples
-        weights = torch.ones(len(indices))
-    else:
-        start = (index + 0.5) / count
-        indices, weights = chosen_samples(batch, rule, network.distribution, start=start)
-    return batch.replaced(
-        observation=batch.observation[indices],
-        action=batch.action[indices],
-        advantage=batch.advantage[indices] * weights,
-        outputs=batch.outputs[indices],
-    ).of_trajectories(1)
-
-
-def decided(found: Measured) -> tuple[int, ...]:
-    """Return the actors the scaling policy asks for, round by round, at the paper's settings."""
-    counts: list[int] = []
-    earlier: list[float] = []
-    for index, curvature in enumerate(found):
-        current = convexity_ratio(curvature)
-        score = boosting_score(
-            earlier, current, round_index=index, window=_SCALING.window, decay=_SCALING.decay
-        )
-        counts.append(num_actors(score.score, minimum=_SPEC.actors.min, maximum=_SPEC.actors.max))
-        if current.value is not None:
-            earlier.append(current.value)
-    return tuple(counts)
-
-
-def _compared(rule: DetectorRule, found: Measured, reference: Measured) -> Detector:
-    ours, theirs = decided(found), decided(reference)
-    known = [curvature for curvature in found if curvature is not None]
-    pairs = zip(_values(found), _values(reference), strict=True)
-    errors = [abs(a - b) / b for a, b in pairs if a is not None and b]
-    changes = [abs(a - b) for a, b in zip(ours, theirs, strict=True)]
-    return Detector(
-        num_samples=rule.num_samples,
-        sampling=rule.sampling,
-        max_matvecs=rule.max_matvecs,
-        converged=rule.tolerance > _STEPS_ONLY,
-        mean_products=fmean(curvature.matvecs for curvature in known),
-        median_ratio_error=median(errors),
-        changed_share=fmean(change > 0 for change in changes),
-        mean_change=fmean(changes),
-        counts=ours,
-    )
-
-
-def _values(found: Measured) -> list[float | None]:
-    return [convexity_ratio(curvature).value for curvature in found]
-
-
-def _ratios(found: Measured) -> list[float]:
-    return [value for value in _values(found) if value is not None]
-
-
-def _log_spread(ratios: Sequence[float]) -> float:
-    if len(ratios) < 2:
-        return 0.0
-    return float(torch.tensor(ratios, dtype=torch.float64).log().std())
 
 
 def find(_scale: Scale, done: Done) -> Findings:
@@ -306,7 +70,7 @@ def find(_scale: Scale, done: Done) -> Findings:
     spread = fmean(study.spread_of_rounds for study in studies)
     draws = ", ".join(
         f"{fmean(study.spread_of_draws[way] for study in studies):.2f} over draws ({way})"
-        for way in _WAYS
+        for way in WAYS
     )
     return Findings(
         panels=(
@@ -347,7 +111,7 @@ def _counts(study: Study) -> Panel:
     counts = {"all samples, to 0.1 %": study.counts} | {
         f"{_USUAL} samples, to 1 %": each.counts
         for each in study.detectors
-        if (each.converged, each.sampling, each.num_samples) == (True, _WAYS[0], _USUAL)
+        if (each.converged, each.sampling, each.num_samples) == (True, WAYS[0], _USUAL)
     }
     return Panel(
         title="actors that are asked for",

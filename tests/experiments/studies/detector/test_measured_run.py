@@ -3,13 +3,8 @@
 import pytest
 
 from experiments.grid import CellId, Scale
-from experiments.studies.detector.detector_subsampling import (
-    Study,
-    Subsampling,
-    decided,
-    find,
-    run,
-)
+from experiments.studies.detector.detector_subsampling import find
+from experiments.studies.detector.measured_run import Study, Subsampling, decided, run
 from shared.contracts.rounds import Curvature
 
 
