@@ -1,7 +1,6 @@
 """A framework's own sampler beside Nitro's actors: the grid, and what its outcomes say."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -10,7 +9,8 @@ from experiments.frameworks.cells import FrameworkOutcome, make
 from experiments.frameworks.pricing import Price, prices
 from experiments.frameworks.telling import Framework, FrameworkTask, Sampler
 from experiments.grid import Grid, Scale
-from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
+from experiments.reporting.comparison import curve
+from experiments.reporting.findings import Claim, Findings, Panel, Table, Value
 from experiments.reporting.statistics import FEWEST_RUNS, Interval, interval
 
 CONDITIONS: dict[Sampler, str] = {"own": "its own sampler", "nitro": "Nitro's actors"}
@@ -132,25 +132,12 @@ def _runs(done: Done, condition: str, env_id: str) -> list[FrameworkOutcome]:
     return [o for k, o in done.items() if (k.condition, k.env_id) == (condition, env_id)]
 
 
-def _curve(
-    label: str, x: Sequence[float], made: Sequence[FrameworkOutcome], at: Callable[..., float]
-) -> Series:
-    points = [interval([at(run, place) for run in made]) for place in x]
-    return Series(
-        label=label,
-        x=tuple(x),
-        y=tuple(p.value for p in points),
-        low=tuple(p.low for p in points),
-        high=tuple(p.high for p in points),
-    )
-
-
 def _by_steps(env_id: str, found: dict[str, list[FrameworkOutcome]]) -> Panel:
     series = []
     for condition, made in found.items():
         most = min(run.last.env_steps for run in made)
         grid = np.linspace(0.0, most, _POINTS).tolist()
-        series.append(_curve(condition, grid, made, FrameworkOutcome.return_after))
+        series.append(curve(condition, grid, [[r.return_after(at) for r in made] for at in grid]))
     return Panel(
         title=env_id,
         x_label="environment steps",
@@ -166,9 +153,8 @@ def _by_usd(
     for condition, made in found.items():
         price = priced[condition]
         grid = np.linspace(0.0, min(price(run.last) for run in made), _POINTS).tolist()
-        series.append(
-            _curve(condition, grid, made, partial(FrameworkOutcome.return_at_usd, price=price))
-        )
+        returns = [[run.return_at_usd(usd, price) for run in made] for usd in grid]
+        series.append(curve(condition, grid, returns))
     return Panel(
         title=env_id,
         x_label="projected cost (USD)",

@@ -244,11 +244,4 @@ def _updates(found: Sequence[JobOutcome]) -> list[float]:
 
 def curve(label: str, x: Sequence[float], samples: Sequence[Sequence[float]]) -> Series:
     """Return the interquartile means of each point's runs, with their intervals."""
-    points = [interval(values) for values in samples]
-    return Series(
-        label=label,
-        x=tuple(x),
-        y=tuple(p.value for p in points),
-        low=tuple(p.low for p in points),
-        high=tuple(p.high for p in points),
-    )
+    return Series.of(label, x, [interval(values) for values in samples])

@@ -3,7 +3,8 @@
 A summary is one JSON file. Picture and report are made of it alone.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Protocol, Self
 
 from pydantic import FiniteFloat
 
@@ -14,6 +15,22 @@ from shared.contracts.message import Count, Message
 Value = str | int | FiniteFloat | None
 
 
+class Estimated(Protocol):
+    """A value and the ends of its interval."""
+
+    @property
+    def value(self) -> float:
+        """The value."""
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+
+
 class Series(Message):
     """Points of one kind."""
 
@@ -22,6 +39,17 @@ class Series(Message):
     y: tuple[FiniteFloat, ...]
     low: tuple[FiniteFloat, ...] | None = None
     high: tuple[FiniteFloat, ...] | None = None
+
+    @classmethod
+    def of(cls, label: str, x: Sequence[float], points: Sequence[Estimated]) -> Self:
+        """Return values with their intervals."""
+        return cls(
+            label=label,
+            x=tuple(x),
+            y=tuple(point.value for point in points),
+            low=tuple(point.low for point in points),
+            high=tuple(point.high for point in points),
+        )
 
 
 class Panel(Message):

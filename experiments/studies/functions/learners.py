@@ -75,15 +75,7 @@ def _over(numbers: Sequence[int], label: str, points: Sequence[Interval]) -> Pan
         title="Time over functions",
         x_label="functions",
         y_label=label,
-        series=(
-            Series(
-                label=label,
-                x=tuple(map(float, numbers)),
-                y=tuple(p.value for p in points),
-                low=tuple(p.low for p in points),
-                high=tuple(p.high for p in points),
-            ),
-        ),
+        series=(Series.of(label, numbers, points),),
     )
 
 

@@ -177,15 +177,7 @@ def _panel(unit: str, names: Sequence[str], made: Sequence[Mapping[str, Way]]) -
         y_label=f"{unit} (projected)",
         kind="bar",
         categories=tuple(names),
-        series=(
-            Series(
-                label=f"{len(had)} runs that had it",
-                x=tuple(map(float, range(len(found)))),
-                y=tuple(each.value for each in found),
-                low=tuple(each.low for each in found),
-                high=tuple(each.high for each in found),
-            ),
-        ),
+        series=(Series.of(f"{len(had)} runs that had it", range(len(found)), found),),
     )
 
 

@@ -12,7 +12,7 @@ from statistics import fmean
 from experiments.experiment import Done, Experiment
 from experiments.grid import ATARI, HOPPER, MUJOCO, CellId, Grid, Scale, job_body, schedule
 from experiments.outcome import JobOutcome
-from experiments.reporting.comparison import environments, runs
+from experiments.reporting.comparison import curve, environments, runs
 from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
 from experiments.reporting.statistics import interval, verdict
 
@@ -108,18 +108,14 @@ def _curves(done: Done, env_id: str) -> Panel:
 
 
 def _gain_bars(done: Done, envs: Sequence[str]) -> Panel:
-    series = []
-    for name in _SCHEMES:
-        points = [interval([g for g, _ in gains(runs(done, name, env_id))]) for env_id in envs]
-        series.append(
-            Series(
-                label=name,
-                x=tuple(range(len(envs))),
-                y=tuple(p.value for p in points),
-                low=tuple(p.low for p in points),
-                high=tuple(p.high for p in points),
-            )
+    series = [
+        curve(
+            name,
+            range(len(envs)),
+            [[gain for gain, _ in gains(runs(done, name, env_id))] for env_id in envs],
         )
+        for name in _SCHEMES
+    ]
     return Panel(
         title="Reward gain",
         x_label="",

@@ -12,7 +12,7 @@ from experiments.grid import HOPPER, Body, Grid, Scale, job_body
 from experiments.outcome import JobOutcome
 from experiments.reporting.comparison import runs
 from experiments.reporting.findings import Claim, Findings, Panel, Series, Table, Value
-from experiments.reporting.statistics import Interval, interval, verdict
+from experiments.reporting.statistics import interval, verdict
 from nitro.local.plan import MEMORY_MB
 from shared.contracts.learner_task import MB_PER_GB
 from shared.money.costs import cpu_share
@@ -90,24 +90,14 @@ def _panels(
             title=f"Return over {label}",
             x_label=label,
             y_label="final return",
-            series=(_series("return", values, returns),),
+            series=(Series.of("return", values, returns),),
         ),
         Panel(
             title=f"Cost over {label}",
             x_label=label,
             y_label="cost (USD)",
-            series=(_series("cost", values, costs),),
+            series=(Series.of("cost", values, costs),),
         ),
-    )
-
-
-def _series(label: str, x: Sequence[float], points: Sequence[Interval]) -> Series:
-    return Series(
-        label=label,
-        x=tuple(x),
-        y=tuple(p.value for p in points),
-        low=tuple(p.low for p in points),
-        high=tuple(p.high for p in points),
     )
 
 
