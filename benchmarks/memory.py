@@ -14,17 +14,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import memory_tasks
-from benchmarks.environment import describe_environment
 from benchmarks.seed_runs import (
     EPISODES,
     FIRST_SEED,
     PEER_PYTHON,
-    ROUND,
     Key,
     SeedRun,
     make_missing,
+    own_run,
     peer_run,
-    trained,
 )
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
@@ -66,21 +64,10 @@ def _run(env_id: str, policy: str, seed: int) -> SeedRun:
 
 
 def _ours(env_id: str, policy: str, seed: int) -> SeedRun:
-    environment = describe_environment()
-    ref = EnvironmentRef(env_id=env_id)
     settings = {**STANDARD.model_dump(), **_SETTINGS, "recurrent": policy}
     settings["reward_scaling"] = env_id not in _RAW_REWARDS
-    rule, rounds = PpoHyperparameters.model_validate(settings), STEPS[env_id] // ROUND
-    returns, cpu_s = trained(ref, rule, seed=seed, rounds=rounds)
-    return SeedRun(
-        env_id=env_id,
-        policy=policy,
-        seed=seed,
-        returns=returns,
-        env_steps=rounds * ROUND,
-        cpu_s=cpu_s,
-        environment=environment,
-    )
+    rule, ref = PpoHyperparameters.model_validate(settings), EnvironmentRef(env_id=env_id)
+    return own_run(ref, rule, policy=policy, seed=seed, steps=STEPS[env_id])
 
 
 def _theirs(env_id: str, policy: str, seed: int) -> SeedRun:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import observation_tasks
-from benchmarks.environment import describe_environment
 from benchmarks.seed_runs import (
     ENVS,
     EPISODES,
@@ -29,8 +28,8 @@ from benchmarks.seed_runs import (
     Key,
     SeedRun,
     make_missing,
+    own_run,
     peer_run,
-    trained,
 )
 from shared.contracts.environment_ref import EnvironmentRef, WrapperRef
 from shared.hyperparameters.ppo import STANDARD, STANDARD_IMAGES, PpoHyperparameters
@@ -113,24 +112,14 @@ def _run(env_id: str, policy: str, seed: int) -> SeedRun:
 
 
 def _ours(env_id: str, policy: str, seed: int) -> SeedRun:
-    environment, task = describe_environment(), TASKS[env_id]
+    task = TASKS[env_id]
     if task.package:
         importlib.import_module(task.package)
     rule = PpoHyperparameters.model_validate(
         {**task.preset.model_dump(), **_COMMON, **_SQUARED, **task.settings}
     )
     ref = EnvironmentRef(env_id=env_id, wrappers=task.policies[policy])
-    rounds = task.steps // ROUND
-    returns, cpu_s = trained(ref, rule, seed=seed, rounds=rounds)
-    return SeedRun(
-        env_id=env_id,
-        policy=policy,
-        seed=seed,
-        returns=returns,
-        env_steps=rounds * ROUND,
-        cpu_s=cpu_s,
-        environment=environment,
-    )
+    return own_run(ref, rule, policy=policy, seed=seed, steps=task.steps)
 
 
 def _theirs(env_id: str, policy: str, seed: int) -> SeedRun:

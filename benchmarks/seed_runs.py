@@ -116,10 +116,19 @@ def read_runs(path: Path) -> list[SeedRun]:
     return [SeedRun.model_validate_json(line) for line in lines]
 
 
-def trained(
-    ref: EnvironmentRef, rule: PpoHyperparameters, *, seed: int, rounds: int
-) -> tuple[tuple[float, ...], float]:
-    """Train by PPO in this process; return the returns of episodes then, and processor seconds."""
+def own_run(
+    ref: EnvironmentRef, rule: PpoHyperparameters, *, policy: str, seed: int, steps: int
+) -> SeedRun:
+    """Train by PPO in this process, and play episodes with the policy of the last update.
+
+    Args:
+        ref: The environment.
+        rule: Hyper-parameters.
+        policy: Name of the policy in the record.
+        seed: Seed of the training.
+        steps: Environment steps; whole rounds of them are trained.
+    """
+    environment, rounds = describe_environment(), steps // ROUND
     algorithm = Ppo(describe(ref), rule, seed=seed, max_rounds=rounds)
     left: tuple[bytes, ...] = ()
     start = time.process_time()
@@ -135,7 +144,15 @@ def trained(
             left = trajectory.snapshots
             algorithm.learn([trajectory])
     cpu_s = time.process_time() - start
-    return tuple(_played(ref, load_policy(*algorithm.policy_payload()))), cpu_s
+    return SeedRun(
+        env_id=ref.env_id,
+        policy=policy,
+        seed=seed,
+        returns=tuple(_played(ref, load_policy(*algorithm.policy_payload()))),
+        env_steps=rounds * ROUND,
+        cpu_s=cpu_s,
+        environment=environment,
+    )
 
 
 def _played(ref: EnvironmentRef, policy: NumpyPolicy) -> Iterator[float]:

@@ -3,10 +3,10 @@
 It answers like the real one and stores a result, so that scaler, emulator and cache do all they do.
 """
 
-from benchmarks.actors.trajectory import ENVIRONMENT
+from benchmarks.actors.trajectory import ENVIRONMENT, report
 from functions.actor.settings import Settings
 from shared.cache.client import TrajectoryCache
-from shared.contracts.rollouts import ACTOR_TASK, ActorReport, RolloutTask
+from shared.contracts.rollouts import ACTOR_TASK, RolloutTask
 
 _cache = TrajectoryCache(Settings().cache_url.get_secret_value())
 
@@ -19,17 +19,4 @@ def handler(event: object, context: object) -> dict[str, object]:
     outcome = _cache.store_result(
         task.job_id, task.round, mode=task.mode, actor_index=task.actor_index, payload=b"idle"
     )
-    return ActorReport(
-        job_id=task.job_id,
-        round=task.round,
-        actor_index=task.actor_index,
-        mode=task.mode,
-        outcome=outcome,
-        steps=task.steps,
-        episode_returns=(),
-        episode_lengths=(),
-        rollout_s=0.0,
-        total_s=0.0,
-        cold_start=False,
-        payload_bytes=4,
-    ).model_dump(mode="json")
+    return report(task, outcome, payload_bytes=4)

@@ -6,10 +6,10 @@ but nothing was simulated for them.
 
 import time
 
-from benchmarks.actors.trajectory import ENVIRONMENT, made_up_trajectory
+from benchmarks.actors.trajectory import ENVIRONMENT, made_up_trajectory, report
 from functions.actor.settings import Settings
 from shared.cache.client import TrajectoryCache
-from shared.contracts.rollouts import ACTOR_TASK, ActorReport, RolloutTask
+from shared.contracts.rollouts import ACTOR_TASK, RolloutTask
 from shared.trajectory.trajectory import encode_trajectory
 
 _cache = TrajectoryCache(Settings().cache_url.get_secret_value())
@@ -33,17 +33,5 @@ def handler(event: object, context: object) -> dict[str, object]:
     outcome = _cache.store_result(
         task.job_id, task.round, mode=task.mode, actor_index=task.actor_index, payload=payload
     )
-    return ActorReport(
-        job_id=task.job_id,
-        round=task.round,
-        actor_index=task.actor_index,
-        mode=task.mode,
-        outcome=outcome,
-        steps=task.steps,
-        episode_returns=(),
-        episode_lengths=(),
-        rollout_s=0.0,
-        total_s=time.perf_counter() - start,
-        cold_start=False,
-        payload_bytes=len(payload),
-    ).model_dump(mode="json")
+    total_s = time.perf_counter() - start
+    return report(task, outcome, payload_bytes=len(payload), total_s=total_s)

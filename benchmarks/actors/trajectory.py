@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from shared.cache.first_wins import StoreOutcome
 from shared.contracts.environment_spec import ContinuousActionSpec, EnvironmentSpec, ObservationSpec
+from shared.contracts.rollouts import ActorReport, RolloutTask
 from shared.trajectory.trajectory import Trajectory
 
 STEPS = 256
@@ -21,6 +23,26 @@ HUMANOID = EnvironmentSpec(
     max_episode_steps=1000,
     versions={},
 )
+
+
+def report(
+    task: RolloutTask, outcome: StoreOutcome, *, payload_bytes: int, total_s: float = 0.0
+) -> dict[str, object]:
+    """Return the report of an actor that rolled nothing out."""
+    return ActorReport(
+        job_id=task.job_id,
+        round=task.round,
+        actor_index=task.actor_index,
+        mode=task.mode,
+        outcome=outcome,
+        steps=task.steps,
+        episode_returns=(),
+        episode_lengths=(),
+        rollout_s=0.0,
+        total_s=total_s,
+        cold_start=False,
+        payload_bytes=payload_bytes,
+    ).model_dump(mode="json")
 
 
 def made_up_trajectory() -> Trajectory:

@@ -5,14 +5,13 @@ plays two such episodes with Gymnasium's environment and a matrix, and does noth
 observations, no checks, no update.
 """
 
-import time
 from collections.abc import Callable
 
 import gymnasium
 import numpy as np
 
 from benchmarks.claims.actor_rollout import steps_series
-from benchmarks.measurement import Effort, interleaved
+from benchmarks.measurement import Effort, interleaved, seconds
 from benchmarks.peers.interpreters import stable_baselines3
 from benchmarks.records.result import Row, Target
 from functions.actor.search import search_episodes
@@ -39,8 +38,8 @@ def measure(effort: Effort) -> list[Row]:
     with stable_baselines3("ars", _ENV.env_id) as sb3:
         samples = interleaved(
             {
-                "nitro": lambda: _STEPS / _seconds(ours),
-                "loop": lambda: _STEPS / _seconds(bare),
+                "nitro": lambda: _STEPS / seconds(ours),
+                "loop": lambda: _STEPS / seconds(bare),
                 "SB3-Contrib": lambda: sb3.measure().steps_per_s,
             },
             repeats=effort.of(15),
@@ -119,9 +118,3 @@ def bare_loop() -> Callable[[], object]:
         return total
 
     return play
-
-
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start

@@ -8,29 +8,42 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.environment import describe_environment
 from benchmarks.observation_tasks import FREE, NUM_MACHINES, PIXELS, SIDE, Camera, Dispatch
 from benchmarks.observations import TASKS
 from benchmarks.seed_runs import SeedRun, read_runs, table
+from shared.contracts.environment_ref import EnvironmentRef
 
 
 def test_a_run_is_made_once_and_told_in_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("benchmarks.observations.ROUND", TASKS["Dispatch-v0"].steps // 2)
     monkeypatch.delenv("NITRO_SB3_CONTRIB_PYTHON", raising=False)
     made: list[dict[str, Any]] = []
 
-    def trained(_ref: object, _rule: object, **given: Any) -> tuple[tuple[float, ...], float]:
-        made.append(given)
-        return (1.0, 2.0), 0.5
+    def own_run(ref: EnvironmentRef, _rule: object, **given: Any) -> SeedRun:
+        made.append({**given, "wrappers": [wrapper.name for wrapper in ref.wrappers]})
+        return SeedRun(
+            env_id=ref.env_id,
+            policy=given["policy"],
+            seed=given["seed"],
+            returns=(1.0, 2.0),
+            env_steps=given["steps"],
+            cpu_s=0.5,
+            environment=describe_environment(),
+        )
 
-    monkeypatch.setattr("benchmarks.observations.trained", trained)
+    monkeypatch.setattr("benchmarks.observations.own_run", own_run)
     out = tmp_path / "observations.jsonl"
     command = ["observations", "--only", "Dispatch-v0", "--seeds", "1", "--out", str(out)]
     assert main(command) == main(command) == 0
     found = [SeedRun.model_validate_json(line) for line in out.read_text().splitlines()]
     assert [each.policy for each in found] == ["nitro, masked", "nitro, no mask"]
-    assert made == [{"seed": 1, "rounds": 2}] * 2
+    asked = {"seed": 1, "steps": TASKS["Dispatch-v0"].steps}
+    assert made == [
+        {**asked, "policy": "nitro, masked", "wrappers": ["ActionMask"]},
+        {**asked, "policy": "nitro, no mask", "wrappers": []},
+    ]
     assert "| `Dispatch-v0` | nitro, masked | 1.5 ± 0 |" in capsys.readouterr().out
 
 
