@@ -10,21 +10,19 @@ A round is *complete* when every actor has answered, *usable* when at least a qu
 others. Later deliveries are refused by the cache and counted.
 """
 
-import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
+from services.learner.rounds.inbox import Inbox
 from services.learner.rounds.results import read_episode, read_trajectory
-from shared.cache.arrivals import Arrival, FailureKind, Mode
+from shared.cache.arrivals import Arrival, Mode
 from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rounds import RoundPlan, TrajectoryCounts
-from shared.trajectory.codec import CodecError
-from shared.trajectory.trajectory import Episode, Trajectory, TrajectoryError
+from shared.trajectory.trajectory import Episode, Trajectory
 
-_LOG = logging.getLogger(__name__)
-_MODES: tuple[Mode, ...] = ("sample", "search", "evaluate")
 _LONGEST_WAIT_S = 1.0
 """One blocking wait; between two waits the learner checks whether it should leave."""
 _MOST = 256
@@ -82,15 +80,23 @@ class RoundCollector:
         self._cache = cache
         self.plan = plan
         """The round's first plan."""
-        self._environment = environment
-        self._size = (steps_per_actor, envs_per_actor)
-        self._state_size = state_size
-        self._leave: dict[Mode, Callable[[], bool]] = {
-            "sample": should_leave,
-            "search": should_leave,
-            "evaluate": must_leave,
-        }
-        self._taken = frozenset(taken)
+        self._samples = Inbox(
+            cache,
+            plan,
+            "sample",
+            partial(
+                read_trajectory,
+                environment=environment,
+                size=(steps_per_actor, envs_per_actor),
+                state_size=state_size,
+            ),
+            asked=range(plan.num_actors),
+            taken=taken,
+        )
+        self._evaluations = Inbox(
+            cache, plan, "evaluate", read_episode, asked=range(plan.num_evaluations)
+        )
+        self._should_leave, self._must_leave = should_leave, must_leave
         self._gather = gather
         self._handed_on: set[int] = set()
         self._opened_at = self._launched_at = time.monotonic()
@@ -98,11 +104,6 @@ class RoundCollector:
         self._doomed_at = math.inf
         self.attempt = plan.attempt
         """The newest attempt at the round."""
-        self._trajectories: dict[int, Trajectory] = {}
-        self._episodes: dict[int, Episode] = {}
-        self._failed: dict[tuple[Mode, int], Arrival] = {}
-        self._refused: set[tuple[Mode, int]] = set()
-        self._samples_over = False
         self.look_again()
 
     def prepare_reopening(self) -> None:
@@ -110,21 +111,11 @@ class RoundCollector:
 
         Call it before the next attempt is launched.
         """
-        # Failed episodes stay failed; vanished ones are relaunched.
-        self._failed = {
-            key: arrival
-            for key, arrival in self._failed.items()
-            if arrival.mode != "sample" and arrival.kind != "vanished"
-        }
-        relaunched = self._refused - self._failed.keys()
-        for mode in _MODES:
-            self._cache.drop_results(
-                self.plan.job_id,
-                self.plan.round,
-                mode=mode,
-                actor_indices=[index for of, index in relaunched if of == mode],
-            )
-        self._refused -= relaunched
+        for inbox in self._inboxes.values():
+            # Failed episodes stay failed; vanished ones are relaunched.
+            stay = () if inbox is self._samples else inbox.failed.keys() - inbox.of_kind("vanished")
+            inbox.failed = {index: inbox.failed[index] for index in stay}
+            inbox.drop(inbox.refused - inbox.failed.keys())
         self._doomed_at = math.inf
 
     def reopen(self, plan: RoundPlan) -> None:
@@ -140,13 +131,14 @@ class RoundCollector:
         Returns:
             The trajectories in the order of the actors' indices.
         """
-        self._wait("sample", range(self.plan.num_actors))
-        return tuple(self._trajectories[i] for i in sorted(self._trajectories))
+        self._wait(self._samples)
+        return self._samples.in_order
 
     @property
     def missing(self) -> tuple[int, ...]:
         """Indices of actors without a usable result."""
-        return tuple(i for i in range(self.plan.num_actors) if i not in self.used)
+        used = self.used
+        return tuple(i for i in range(self.plan.num_actors) if i not in used)
 
     @property
     def incomplete(self) -> bool:
@@ -166,13 +158,13 @@ class RoundCollector:
     @property
     def failures(self) -> tuple[str, ...]:
         """Distinct reasons for missing results."""
-        failed = [self._failed.get(("sample", index)) for index in self.missing]
+        failed = [self._samples.failed.get(index) for index in self.missing]
         return tuple(sorted({"no answer" if why is None else str(why.failed) for why in failed}))
 
     @property
     def vanished(self) -> bool:
         """Whether actors vanished with a part of the system."""
-        return any(a.mode == "sample" and a.kind == "vanished" for a in self._failed.values())
+        return bool(self._samples.of_kind("vanished"))
 
     def look_again(self) -> None:
         """Read the complete list of the round: an arrival's token can be lost with a connection."""
@@ -191,19 +183,20 @@ class RoundCollector:
 
     def fresh(self) -> tuple[Trajectory, ...]:
         """Return the trajectories that were not returned before, in order of index."""
-        indices = sorted(self._trajectories.keys() - self._handed_on)
+        found = self._samples.results
+        indices = sorted(found.keys() - self._handed_on)
         self._handed_on.update(indices)
-        return tuple(self._trajectories[i] for i in indices)
+        return tuple(found[index] for index in indices)
 
     @property
     def used(self) -> frozenset[int]:
         """Actors whose trajectories were used, by this learner or before it."""
-        return self._taken | self._trajectories.keys()
+        return self._samples.taken | self._samples.results.keys()
 
     @property
     def complete(self) -> bool:
         """Whether every actor and every evaluation episode has an outcome."""
-        sampled = all(self._is_answered("sample", i) for i in range(self.plan.num_actors))
+        sampled = all(map(self._samples.is_answered, self._samples.asked))
         return sampled and self.all_episodes_answered
 
     @property
@@ -219,12 +212,8 @@ class RoundCollector:
     @property
     def blaming(self) -> tuple[str, ...]:
         """Failures of the actors that blame the environment, in order of index."""
-        blame = {
-            arrival.actor_index: arrival.failed
-            for arrival in self._failed.values()
-            if arrival.mode == "sample" and arrival.kind in ("environment", "hung")
-        }
-        return tuple(why for _, why in sorted(blame.items()) if why is not None)
+        blaming = self._samples.of_kind("environment", "hung")
+        return tuple(self._samples.failed[index].failed or "" for index in blaming)
 
     @property
     def blamed(self) -> str:
@@ -255,24 +244,22 @@ class RoundCollector:
 
         Trajectories that arrive from now on are late.
         """
-        self._samples_over = True
-        self._wait("evaluate", range(self.plan.num_evaluations))
+        self._samples.is_closed = True
+        self._wait(self._evaluations)
         if not self.all_episodes_answered:
             # An update may outlast the deadline while episodes arrive.
             self.look_again()
-        return tuple(self._episodes[i] for i in sorted(self._episodes))
+        return self._evaluations.in_order
 
     @property
     def vanished_episodes(self) -> tuple[int, ...]:
         """Vanished evaluation episodes."""
-        gone = [a for a in self._failed.values() if a.mode == "evaluate" and a.kind == "vanished"]
-        return tuple(sorted(arrival.actor_index for arrival in gone))
+        return tuple(self._evaluations.of_kind("vanished"))
 
     @property
     def all_episodes_answered(self) -> bool:
         """Whether every evaluation episode has arrived or failed."""
-        episodes = range(self.plan.num_evaluations)
-        return all(self._is_answered("evaluate", i) for i in episodes)
+        return all(map(self._evaluations.is_answered, self._evaluations.asked))
 
     def end(self) -> None:
         """Let actors end that would work on; nothing more is learned in this round."""
@@ -284,9 +271,8 @@ class RoundCollector:
         done = self._cache.answered(job_id, round_index)
         stored = {a.actor_index for a in done if a.mode == "sample" and a.failed is None}
         arrived = stored.intersection(range(self.plan.num_actors))
-        refused = {index for mode, index in self._refused if mode == "sample"}
         used = len(self.used)
-        late = len(arrived - refused - self.used) + counters.late
+        late = len(arrived - self._samples.refused - self.used) + counters.late
         # A replanned round may lack actors that were used, or late, before.
         known = self.used.union(range(self.plan.num_actors))
         launched = max(len(known), used + late)
@@ -298,19 +284,21 @@ class RoundCollector:
             lost=launched - used - late,
         )
 
-    def _wait(self, mode: Mode, indices: Sequence[int]) -> None:
-        waiting = list(indices)
+    def _wait(self, inbox: Inbox[Trajectory | Episode]) -> None:
+        of_episodes = inbox is self._evaluations
+        leave = self._must_leave if of_episodes else self._should_leave
+        waiting = list(inbox.asked)
         more_there = False
         while True:
             # Check only the last one: not all of a thousand on every arrival.
-            while waiting and self._is_answered(mode, waiting[-1]):
+            while waiting and inbox.is_answered(waiting[-1]):
                 waiting.pop()
             remaining_s = self.remaining_s
-            if not waiting or remaining_s <= 0 or self._leave[mode]():
+            if not waiting or remaining_s <= 0 or leave():
                 return
-            if mode != "evaluate" and self._stalled:
+            if not of_episodes and self._stalled:
                 return
-            if not more_there and self._num_to_come(mode, len(indices)) > _MANY:
+            if not more_there and self._num_to_come(inbox) > _MANY:
                 self._gather(min(_GATHERING_S, remaining_s))
             arrivals = self._cache.wait_arrivals(
                 self.plan.job_id,
@@ -329,88 +317,38 @@ class RoundCollector:
         """Whether waiting for more results would be in vain."""
         return self.doomed
 
-    def _num_to_come(self, mode: Mode, num_results: int) -> int:
-        taken = self._taken if mode == "sample" else ()
-        return num_results - len(taken) - len(self._answers(mode)) - len(self._failed)
+    def _num_to_come(self, inbox: Inbox[Trajectory | Episode]) -> int:
+        failed = sum(len(each.failed) for each in self._inboxes.values())
+        return len(inbox.asked) - len(inbox.taken) - len(inbox.results) - failed
 
-    def _is_answered(self, mode: Mode, index: int) -> bool:
-        taken = mode == "sample" and index in self._taken
-        return taken or index in self._answers(mode) or (mode, index) in self._failed
-
-    def _answers(self, mode: Mode) -> Mapping[int, Trajectory | Episode]:
-        return self._episodes if mode == "evaluate" else self._trajectories
-
-    def _asked(self, mode: Mode) -> range:
-        """Return the indices of the results that are waited for."""
-        asked = {"sample": self.plan.num_actors, "evaluate": self.plan.num_evaluations}
-        return range(asked.get(mode, 0))
+    @property
+    def _inboxes(self) -> dict[Mode, Inbox[Trajectory | Episode]]:
+        return {"sample": self._samples, "evaluate": self._evaluations}
 
     def take_in(self, arrivals: Iterable[Arrival]) -> None:
         """Record arrivals of the round's actors, including those read by another waiter."""
-        stored: dict[Mode, list[int]] = {mode: [] for mode in _MODES}
+        inboxes = self._inboxes
+        stored: dict[Mode, list[int]] = {mode: [] for mode in inboxes}
         for arrival in arrivals:
-            if self._settled(arrival):
+            mode = arrival.mode
+            if mode not in inboxes or inboxes[mode].ignores(arrival):
                 continue
             if arrival.failed is None:
-                stored[arrival.mode].append(arrival.actor_index)
+                stored[mode].append(arrival.actor_index)
             elif arrival.attempt >= self.attempt or (
                 # Later attempts relaunch actors, but only vanished episodes.
-                arrival.mode == "evaluate" and arrival.kind != "vanished"
+                mode == "evaluate" and arrival.kind != "vanished"
             ):
-                self._fail(arrival)
+                inboxes[mode].failed[arrival.actor_index] = arrival
+                self._note_hang(arrival)
         for mode, indices in stored.items():
-            payloads = self._cache.load_results(
-                self.plan.job_id, self.plan.round, mode=mode, actor_indices=indices
-            )
-            for index, payload in zip(indices, payloads, strict=True):
-                self._accept(mode, index, payload)
+            inboxes[mode].load(indices)
 
-    def _fail(self, arrival: Arrival) -> None:
-        self._failed[(arrival.mode, arrival.actor_index)] = arrival
+    def _note_hang(self, arrival: Arrival) -> None:
         if arrival.kind == "hung":
             hung_after_s = time.monotonic() - self._launched_at
             at = self._launched_at + _PATIENCE_AFTER_HANG * hung_after_s
             self._doomed_at = min(self._doomed_at, at)
-
-    def _settled(self, arrival: Arrival) -> bool:
-        """Whether to ignore an arrival: answered, refused, late or never requested."""
-        return (
-            arrival.actor_index not in self._asked(arrival.mode)
-            or (arrival.mode == "sample" and self._samples_over)
-            or arrival.actor_index in self._answers(arrival.mode)
-            or (arrival.mode == "sample" and arrival.actor_index in self._taken)
-            or (arrival.mode, arrival.actor_index) in self._refused
-        )
-
-    def _accept(self, mode: Mode, index: int, payload: bytes | None) -> None:
-        if payload is None:
-            # The actor delivered it: a restarted cache must not change what is learned.
-            self._refuse(mode, index, "the cache lost its result", kind="vanished")
-            return
-        try:
-            self._store(mode, index, payload)
-            self._failed.pop((mode, index), None)
-        except (CodecError, TrajectoryError) as error:
-            self._refuse(mode, index, f"refused: {error}")
-
-    def _store(self, mode: Mode, index: int, payload: bytes) -> None:
-        if mode == "evaluate":
-            self._episodes[index] = read_episode(payload, self.plan, index)
-            return
-        self._trajectories[index] = read_trajectory(
-            payload,
-            self.plan,
-            index,
-            environment=self._environment,
-            size=self._size,
-            state_size=self._state_size,
-        )
-
-    def _refuse(self, mode: Mode, index: int, why: str, *, kind: FailureKind = "lost") -> None:
-        self._refused.add((mode, index))
-        self._failed[(mode, index)] = Arrival(mode, index, why, self.attempt, kind)
-        identity = {"job": self.plan.job_id, "round": self.plan.round, "actor": index}
-        _LOG.warning("result refused", extra={**identity, "mode": mode, "why": why})
 
 
 def _deadline(plan: RoundPlan) -> float:

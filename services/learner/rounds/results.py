@@ -5,7 +5,7 @@ import logging
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rollouts import SearchTask
 from shared.contracts.rounds import RoundPlan
-from shared.trajectory.episode_sums import EpisodeSums, decode_sums
+from shared.trajectory.episode_sums import EpisodeSums, decode_sums, failure_in
 from shared.trajectory.trajectory import (
     Episode,
     Trajectory,
@@ -15,6 +15,10 @@ from shared.trajectory.trajectory import (
 )
 
 _LOG = logging.getLogger(__name__)
+
+
+class EnvironmentFailedError(RuntimeError):
+    """A result says that the environment failed in its place."""
 
 
 def read_trajectory(
@@ -49,7 +53,14 @@ def read_part(
     environment: EnvironmentSpec,
     search: SearchTask,
 ) -> EpisodeSums:
-    """Return a part of a search's round; raises like `read_trajectory`."""
+    """Return a part of a search's round; raises like `read_trajectory`, too.
+
+    Raises:
+        EnvironmentFailedError: The environment failed in the part.
+    """
+    why = failure_in(payload)
+    if why is not None:
+        raise EnvironmentFailedError(why)
     iteration, part = divmod(number, search.parts)
     sums = decode_sums(
         payload,

@@ -7,18 +7,17 @@ Actors are launched again only once all have failed.
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from services.learner.rounds.collector import RoundCollector
+from services.learner.rounds.inbox import Inbox
 from services.learner.rounds.results import read_part
-from shared.cache.arrivals import FailureKind, Mode
+from shared.cache.arrivals import Mode
 from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rollouts import SearchTask
 from shared.contracts.rounds import RoundPlan, TrajectoryCounts
-from shared.trajectory.episode_sums import EpisodeSums, failure_in
 from shared.trajectory.trajectory import Episode, Trajectory
-
-_BLAMES: tuple[Mode, FailureKind] = ("search", "environment")
 
 
 class SearchCollector(RoundCollector):
@@ -48,12 +47,17 @@ class SearchCollector(RoundCollector):
         """
         self._search = search
         self._iteration = 0
+        self._parts = Inbox(
+            cache,
+            plan,
+            "search",
+            partial(read_part, environment=environment, search=search),
+            asked=range(search.parts),
+            retried=True,
+        )
         self._policy: bytes | None = None
         """The iteration's; None in the first, whose policy the round has."""
-        self._sums: dict[int, EpisodeSums] = {}
         self._queued_again: set[int] = set()
-        self._counted_out: set[int] = set()
-        """Parts that were lost twice."""
         self._released: set[int] = set()
         """Failed actors whose parts were taken away from them."""
         super().__init__(
@@ -71,7 +75,9 @@ class SearchCollector(RoundCollector):
     def next_iteration(self, policy: bytes) -> None:
         """Begin the next iteration with this policy."""
         self._iteration += 1
-        self._sums = {}
+        first = self._iteration * self._search.parts
+        self._parts.asked = range(first, first + self._search.parts)
+        self._parts.results = {}
         self._policy = policy
         self._deadline_at = time.monotonic() + self.plan.deadline_s
         self._publish()
@@ -91,7 +97,7 @@ class SearchCollector(RoundCollector):
         place = self.plan.job_id, self.plan.round
         self._cache.open_queue(*place)
         self._cache.queue_parts(
-            *place, (n for n in self._numbers if not self._is_answered("search", n))
+            *place, (n for n in self._parts.asked if not self._parts.is_answered(n))
         )
 
     def trajectories(self) -> tuple[Trajectory, ...]:
@@ -100,10 +106,10 @@ class SearchCollector(RoundCollector):
         Returns:
             The parts that have arrived, in order.
         """
-        self._wait("search", self._numbers)
+        self._wait(self._parts)
         while again := self._take_back_lost_parts():
             self._cache.queue_parts(self.plan.job_id, self.plan.round, again)
-            self._wait("search", self._numbers)
+            self._wait(self._parts)
         return self.fresh()
 
     def _take_back_lost_parts(self) -> list[int]:
@@ -112,19 +118,19 @@ class SearchCollector(RoundCollector):
         self._released |= gone
         lost, vanished = self._lost_parts, set[int]()
         for actor in gone:
-            parts = {*self._cache.release_parts(*place, (actor,))}
-            lost |= parts
-            if self._failed["sample", actor].kind == "vanished":
-                vanished |= parts
-        vanished |= {n for n in lost if self._kind_of(n) == "vanished"}
-        lost &= {*self._numbers} - self._sums.keys()
-        self._counted_out |= (lost & self._queued_again) - vanished
-        again = sorted(lost - self._counted_out)
+            held = {*self._cache.release_parts(*place, (actor,))}
+            lost |= held
+            if self._samples.failed[actor].kind == "vanished":
+                vanished |= held
+        parts = self._parts
+        vanished |= lost & {*parts.of_kind("vanished")}
+        lost &= {*parts.asked} - parts.results.keys()
+        parts.counted_out |= (lost & self._queued_again) - vanished
+        again = sorted(lost - parts.counted_out)
         self._queued_again |= {*again} - vanished
-        self._cache.drop_results(*place, mode="search", actor_indices=again)
+        parts.drop(again)
         for number in again:
-            self._refused.discard(("search", number))
-            self._failed.pop(("search", number), None)
+            parts.failed.pop(number, None)
         return again
 
     def after_silence(self) -> None:
@@ -140,17 +146,17 @@ class SearchCollector(RoundCollector):
 
     def fresh(self) -> tuple[Trajectory, ...]:
         """Return the iteration's parts that have arrived, in order."""
-        return tuple(self._sums[number] for number in sorted(self._sums))
+        return self._parts.in_order
 
     @property
     def used(self) -> frozenset[int]:
         """Parts of the iteration that have arrived."""
-        return frozenset(self._sums)
+        return frozenset(self._parts.results)
 
     @property
     def incomplete(self) -> bool:
         """Whether a part of the iteration is missing that may still come."""
-        return not all(self._is_answered("search", number) for number in self._numbers)
+        return not all(map(self._parts.is_answered, self._parts.asked))
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -167,23 +173,25 @@ class SearchCollector(RoundCollector):
     @property
     def usable(self) -> bool:
         """Whether as large a share of the parts has arrived as a quorum is of the actors."""
-        return len(self._sums) >= self._needed
+        return len(self._parts.results) >= self._needed
 
     @property
     def arrived(self) -> str:
         """How much of the iteration has arrived, for messages."""
-        return f"{len(self._sums)} of {self._search.parts} parts of iteration {self._iteration}"
+        arrived = len(self._parts.results)
+        return f"{arrived} of {self._search.parts} parts of iteration {self._iteration}"
 
     @property
     def failures(self) -> tuple[str, ...]:
         """Distinct reasons for missing parts."""
-        told = {str(why.failed) for (mode, _), why in self._failed.items() if mode != "evaluate"}
+        failed = (*self._samples.failed.values(), *self._parts.failed.values())
+        told = {str(why.failed) for why in failed}
         return tuple(sorted(told)) or ("no answer",)
 
     @property
     def blaming(self) -> tuple[str, ...]:
         """Failures of actors and of parts that blame the environment."""
-        return (*super().blaming, *(self._failed["search", n].failed or "" for n in self._blaming))
+        return (*super().blaming, *(self._parts.failed[n].failed or "" for n in self._blaming))
 
     @property
     def blamed(self) -> str:
@@ -198,7 +206,7 @@ class SearchCollector(RoundCollector):
     @property
     def doomed(self) -> bool:
         """Whether the environment makes the round unusable: too many of its first parts failed."""
-        if self._iteration or self._sums:
+        if self._iteration or self._parts.results:
             return False
         if self._blaming:
             return self._search.parts - len(self._blaming) < self._needed
@@ -224,21 +232,10 @@ class SearchCollector(RoundCollector):
         assert self._policy is not None, "the round's first policy is published before it"
         self._cache.publish_policy(self.plan.job_id, self._version, self._policy)
 
-    def _kind_of(self, number: int) -> FailureKind | None:
-        """Return how a part has failed; None if it has not."""
-        failed = self._failed.get(("search", number))
-        return None if failed is None else failed.kind
-
     @property
     def _version(self) -> int:
         """The iteration's policy."""
         return self.plan.policy_version + self._iteration
-
-    @property
-    def _numbers(self) -> range:
-        """Numbers of the iteration's parts."""
-        first = self._iteration * self._search.parts
-        return range(first, first + self._search.parts)
 
     @property
     def _needed(self) -> float:
@@ -247,18 +244,17 @@ class SearchCollector(RoundCollector):
 
     @property
     def _failed_actors(self) -> set[int]:
-        return {index for mode, index in self._failed if mode == "sample"}
+        return {*self._samples.failed}
 
     @property
     def _lost_parts(self) -> set[int]:
         """Parts without a usable result."""
-        return {index for mode, index in self._refused if mode == "search"} - self._counted_out
+        return self._parts.refused - self._parts.counted_out
 
     @property
     def _blaming(self) -> list[int]:
         """Parts whose environment failed."""
-        failed = self._failed.items()
-        return sorted(n for (mode, n), why in failed if (mode, why.kind) == _BLAMES)
+        return self._parts.of_kind("environment")
 
     @property
     def _stalled(self) -> bool:
@@ -267,36 +263,11 @@ class SearchCollector(RoundCollector):
 
     def _queue_parts(self) -> None:
         """Read the parts that an earlier learner had collected, and queue the others."""
-        place = self.plan.job_id, self.plan.round
-        wanted = [number for number in self._numbers if number not in self._sums]
-        stored = self._cache.load_results(*place, mode="search", actor_indices=wanted)
-        for number, payload in zip(wanted, stored, strict=True):
-            if payload is not None:
-                self._accept("search", number, payload)
-        self._cache.queue_parts(*place, (n for n in wanted if n not in self._sums))
+        parts = self._parts
+        parts.load([n for n in parts.asked if n not in parts.results], may_miss=True)
+        wanted = (n for n in parts.asked if n not in parts.results)
+        self._cache.queue_parts(self.plan.job_id, self.plan.round, wanted)
 
-    def _is_answered(self, mode: Mode, index: int) -> bool:
-        if mode != "search":
-            return super()._is_answered(mode, index)
-        return index in self._sums or index in self._counted_out
-
-    def _accept(self, mode: Mode, index: int, payload: bytes | None) -> None:
-        why = failure_in(payload) if payload is not None and mode == "search" else None
-        if why is not None:
-            self._refuse("search", index, why, kind="environment")
-            return
-        super()._accept(mode, index, payload)
-
-    def _answers(self, mode: Mode) -> dict[int, Trajectory] | dict[int, Episode]:
-        return self._sums if mode == "search" else super()._answers(mode)  # type: ignore[return-value]
-
-    def _asked(self, mode: Mode) -> range:
-        return self._numbers if mode == "search" else super()._asked(mode)
-
-    def _store(self, mode: Mode, index: int, payload: bytes) -> None:
-        if mode != "search":
-            super()._store(mode, index, payload)
-            return
-        self._sums[index] = read_part(
-            payload, self.plan, index, environment=self._environment, search=self._search
-        )
+    @property
+    def _inboxes(self) -> dict[Mode, Inbox[Trajectory | Episode]]:
+        return {**super()._inboxes, "search": self._parts}
