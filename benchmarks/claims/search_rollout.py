@@ -1,19 +1,21 @@
-"""Iterations of ARS on one core, beside a bare loop of the same work and SB3-Contrib's ARS.
+"""Iterations of ARS on one core, beside a bare loop of the same work and other libraries.
 
 An iteration has one direction, so two episodes of 1,000 steps each, and its update. The bare loop
 plays two such episodes with Gymnasium's environment and a matrix, and does nothing else: no sums of
-observations, no checks, no update.
+observations, no checks, no update. SB3-Contrib has ARS, too. evotorch has PGPE: it plays the same
+episodes and updates a deviation besides. Where evotorch cannot be installed, it is left out.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import gymnasium
 import numpy as np
 
 from benchmarks.claims.actor_rollout import steps_series
 from benchmarks.measurement import Effort, interleaved, seconds
-from benchmarks.peers.interpreters import stable_baselines3
-from benchmarks.records.result import Row, Target
+from benchmarks.peers.interpreters import EVOTORCH, if_installable, stable_baselines3
+from benchmarks.records.result import Row, Series, Target
 from functions.actor.search import search_episodes
 from learning.algorithms.algorithm import learn_round
 from learning.algorithms.ars import Ars
@@ -29,36 +31,36 @@ TITLE = "Iterations of ARS on one core"
 _ENV = EnvironmentRef(env_id="HalfCheetah-v5")
 _EPISODE_STEPS = 1000
 _STEPS = 2 * _EPISODE_STEPS
-_LEAST_SHARE, _TIMES_SB3 = 0.8, 2.0
+_LEAST_SHARE, _TIMES_LIBRARY = 0.8, 2.0
 
 
 def measure(effort: Effort) -> list[Row]:
-    """Measure all three."""
+    """Measure all of them in turn."""
     ours, bare = iterating(), bare_loop()
-    with stable_baselines3("ars", _ENV.env_id) as sb3:
+    libraries = {"sb3-contrib": stable_baselines3("ars", _ENV.env_id)}
+    libraries |= if_installable(EVOTORCH, _ENV.env_id)
+    with ExitStack() as stack:
+        peers = {name: stack.enter_context(peer) for name, peer in libraries.items()}
         samples = interleaved(
             {
                 "nitro": lambda: _STEPS / seconds(ours),
                 "loop": lambda: _STEPS / seconds(bare),
-                "SB3-Contrib": lambda: sb3.measure().steps_per_s,
+                **{name: peer.rate for name, peer in peers.items()},
             },
             repeats=effort.of(15),
         )
-        about = sb3.about
-    series = steps_series("nitro", samples["nitro"])
-    peer = steps_series(f"SB3-Contrib {about['sb3-contrib']}", samples["SB3-Contrib"], about)
+    nitro = steps_series("nitro", samples["nitro"])
+
+    def row(peer: Series, least: float) -> Row:
+        target = Target(of="ratio", bound="at_least", value=least)
+        what = f"{_ENV.env_id}: iterations beside {peer.name}"
+        return Row(what=what, ours=nitro, peer=peer, target=target)
+
     return [
-        Row(
-            what=f"{_ENV.env_id}: iterations beside a bare loop",
-            ours=series,
-            peer=steps_series("loop", samples["loop"]),
-            target=Target(of="ratio", bound="at_least", value=_LEAST_SHARE),
-        ),
-        Row(
-            what=f"{_ENV.env_id}: iterations beside SB3-Contrib's ARS",
-            ours=series,
-            peer=peer,
-            target=Target(of="ratio", bound="at_least", value=_TIMES_SB3),
+        row(steps_series("a bare loop", samples["loop"]), _LEAST_SHARE),
+        *(
+            row(steps_series(f"{name} {of.about[name]}", samples[name], of.about), _TIMES_LIBRARY)
+            for name, of in peers.items()
         ),
     ]
 

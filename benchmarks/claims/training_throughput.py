@@ -21,7 +21,7 @@ new. A peer that cannot be installed is named and left out.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +34,7 @@ from benchmarks.peers.contestant import Contestant
 from benchmarks.peers.interpreters import (
     RLLIB,
     SAMPLE_FACTORY,
-    Peer,
-    PeerError,
-    contestant,
+    if_installable,
     stable_baselines3,
 )
 from benchmarks.records.result import Row, Series, Target
@@ -210,22 +208,9 @@ def _in_turn(
         running = {name: stack.enter_context(peer) for name, peer in peers.items()}
         progress(f"training in turn: {', '.join((*ours, *running))}")
         samplers = {name: training.sample for name, training in ours.items()}
-        samplers |= {name: _rate_of(peer) for name, peer in running.items()}
+        samplers |= {name: peer.rate for name, peer in running.items()}
         samples = interleaved(samplers, repeats=effort.of(4, quick=1))
         return samples, {name: peer.about for name, peer in running.items()}
-
-
-def _rate_of(peer: Contestant) -> Callable[[], float]:
-    return lambda: peer.measure().steps_per_s
-
-
-def if_installable(peer: Peer, *arguments: str) -> dict[str, Contestant]:
-    """Return the peer by its name; nothing, and say so, where it cannot be installed."""
-    try:
-        return {peer.name: contestant(peer, *arguments)}
-    except PeerError as error:
-        progress(f"{peer.name} is left out: {error}")
-        return {}
 
 
 def _series(name: str, samples: tuple[float, ...], about: dict[str, str] | None = None) -> Series:

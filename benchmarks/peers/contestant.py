@@ -90,6 +90,10 @@ class Contestant:
     ) -> None:
         self.close()
 
+    def rate(self) -> float:
+        """Measure once; return steps per second."""
+        return self.measure().steps_per_s
+
     def measure(self, request: str = "measure") -> Timing:
         """Have the contestant measure once.
 

@@ -86,6 +86,16 @@ RLLIB = Peer(
 )
 
 
+EVOTORCH = Peer(
+    name="evotorch",
+    pins=("evotorch==0.6.1", "imageio==2.37.3"),
+    same_as_ours=_SAME_AS_OURS,
+    environment=ROOT / ".venv-peers-evotorch",
+    script=Path(__file__).with_name("evotorch_peer.py"),
+    variable="NITRO_EVOTORCH_PYTHON",
+)
+
+
 class PeerSettings(BaseSettings):
     """The user's settings of the peers' environment."""
 
@@ -99,6 +109,8 @@ class PeerSettings(BaseSettings):
     """Interpreter that has Sample Factory."""
     rllib_python: Annotated[Path | None, Field(validation_alias="NITRO_RLLIB_PYTHON")] = None
     """Interpreter that has RLlib."""
+    evotorch_python: Annotated[Path | None, Field(validation_alias="NITRO_EVOTORCH_PYTHON")] = None
+    """Interpreter that has evotorch."""
     hessian_python: Annotated[Path | None, Field(validation_alias="NITRO_HESSIAN_PYTHON")] = None
     """Interpreter that has PyHessian and hessian-eigenthings."""
     pip_args: Annotated[str, Field(validation_alias="PIP_ARGS")] = ""
@@ -111,6 +123,7 @@ class PeerSettings(BaseSettings):
             HESSIAN_LIBRARIES.name: self.hessian_python,
             SAMPLE_FACTORY.name: self.sample_factory_python,
             RLLIB.name: self.rllib_python,
+            EVOTORCH.name: self.evotorch_python,
         }
         return by_name[peer.name]
 
@@ -124,6 +137,15 @@ def contestant(peer: Peer, *arguments: str) -> Contestant:
     # -I: neither our packages nor the user's can shadow the peer's.
     python = peer_python(PeerSettings(), peer=peer)
     return Contestant([str(python), "-I", str(peer.script), *arguments])
+
+
+def if_installable(peer: Peer, *arguments: str) -> dict[str, Contestant]:
+    """Return the peer by its name; nothing, and say so, where it cannot be installed."""
+    try:
+        return {peer.name: contestant(peer, *arguments)}
+    except PeerError as error:
+        progress(f"{peer.name} is left out: {error}")
+        return {}
 
 
 def stable_baselines3(*arguments: str) -> Contestant:

@@ -6,12 +6,14 @@ import pytest
 
 from benchmarks.peers.contestant import Contestant, ContestantError
 from benchmarks.peers.interpreters import (
+    EVOTORCH,
     RLLIB,
     SAMPLE_FACTORY,
     STABLE_BASELINES3,
     Peer,
     PeerError,
     PeerSettings,
+    if_installable,
     peer_python,
 )
 
@@ -96,7 +98,7 @@ def test_peers_get_our_versions_without_local_suffix() -> None:
     assert "stable-baselines3==2.9.2" in STABLE_BASELINES3.requirements()
 
 
-@pytest.mark.parametrize("peer", [SAMPLE_FACTORY, RLLIB])
+@pytest.mark.parametrize("peer", [SAMPLE_FACTORY, RLLIB, EVOTORCH])
 def test_every_peer_has_an_environment_and_a_variable_of_its_own(
     tmp_path: Path, peer: Peer
 ) -> None:
@@ -107,3 +109,13 @@ def test_every_peer_has_an_environment_and_a_variable_of_its_own(
         peer_python(missing, environment=tmp_path, peer=peer)
     assert peer.script.is_file()
     assert "torch==2.13.0" in peer.requirements()
+
+
+@pytest.mark.parametrize("peer", [SAMPLE_FACTORY, RLLIB, EVOTORCH])
+def test_a_peer_that_cannot_be_had_is_left_out_and_named(
+    tmp_path: Path, peer: Peer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(peer.variable, str(tmp_path / "python"))
+    assert if_installable(peer, "Hopper-v4") == {}
+    told = capsys.readouterr().err
+    assert f"{peer.name} is left out: {peer.variable} is" in told.replace("\n", " ")
