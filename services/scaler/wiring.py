@@ -30,11 +30,12 @@ from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
-from services.scaler.launching.invoker import GRADIENTS, ROLLOUTS, Invoker, RetryRule
+from services.scaler.launching.invoker import Invoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches
 from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.launching.tasks import GRADIENTS, ROLLOUTS
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing

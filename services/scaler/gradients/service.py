@@ -17,7 +17,8 @@ from functools import partial
 from services.scaler.book.book import Book, Turn
 from services.scaler.book.records import AttemptKey, Change, JobRecord, OpenGradients
 from services.scaler.launching.flights import Flight, Flights
-from services.scaler.launching.invoker import GradientOutcome, Invoker
+from services.scaler.launching.invoker import Invoker
+from services.scaler.launching.tasks import GradientOutcome
 from services.scaler.money.accounting import Spending, book_lines
 from services.scaler.money.gradient_pricing import calls_lines, calls_per_update, worst_calls_usd
 from services.scaler.off_loop import OffLoop

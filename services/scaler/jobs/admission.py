@@ -32,10 +32,10 @@ from services.scaler.jobs.network_size import (
     network_errors,
     sequence_errors,
 )
-from services.scaler.launching.invoker import MAX_EVENT_BYTES
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.orders import longest_event_bytes
 from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.launching.tasks import MAX_EVENT_BYTES
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
 from services.scaler.off_loop import OffLoop
 from services.scaler.refusals import ApiError, field_errors, invalid, refuse_wrong

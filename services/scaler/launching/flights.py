@@ -20,7 +20,8 @@ from typing import Generic, TypeVar
 from services.scaler.book.bell import Bell
 from services.scaler.book.records import AttemptKey
 from services.scaler.book.table import StoreError
-from services.scaler.launching.invoker import Awaited, Invoker, RetryKind, TaskOutcome
+from services.scaler.launching.invoker import Awaited, Invoker, RetryKind
+from services.scaler.launching.tasks import TaskOutcome
 from shared.contracts.gradients import GradientReport
 from shared.contracts.message import Message
 from shared.contracts.rollouts import ActorReport

@@ -15,96 +15,23 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal
 
-from pydantic import ValidationError
-
-from services.scaler.launching.in_use import InUse
 from services.scaler.launching.lambda_function import Execution, ExecutionKind, LambdaFunction
+from services.scaler.launching.room import Room
+from services.scaler.launching.tasks import R, T, TaskKind, TaskOutcome, event_of
 from shared.cache.arrivals import FailureKind
-from shared.contracts.gradients import GradientReport, GradientTask
-from shared.contracts.message import Message
 from shared.contracts.rollouts import ActorReport, PingTask, RolloutTask
 from shared.money.costs import EXECUTIONS_PER_TASK
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 3.0
-_KEPT_S = 300.0
-"""How long Lambda usually keeps an idle environment at least."""
-MAX_EVENT_BYTES = 4096
 _AT_ONCE = 16
 """Tasks that start before the loop yields: some 5 ms."""
 _FINAL = frozenset({"throttled", "waking", "refused", "unreachable"})
 """Kinds of executions that are not repeated, because their retries are used up."""
 
 RetryKind = Literal["failed", "unreachable"]
-T = TypeVar("T", bound=Message)
-R = TypeVar("R", bound=ActorReport | GradientReport)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskKind(Generic[T, R]):
-    """The tasks and reports of one function."""
-
-    read: Callable[[bytes], R]
-    """Reads a report; raises `ValidationError`."""
-    identity: Callable[[T], dict[str, object]]
-    """Names a task, for logs."""
-    asked: Callable[[T], tuple[object, ...]]
-    """Identity of a task."""
-    answered: Callable[[R], tuple[object, ...]]
-    """Identity of a report."""
-
-
-ROLLOUTS: TaskKind[RolloutTask, ActorReport] = TaskKind(
-    read=ActorReport.read,
-    identity=lambda task: {
-        "job": task.job_id,
-        "round": task.round,
-        "attempt": task.attempt,
-        "actor": task.actor_index,
-        "mode": task.mode,
-    },
-    asked=lambda task: (task.job_id, task.round, task.actor_index, task.mode),
-    answered=lambda report: (report.job_id, report.round, report.actor_index, report.mode),
-)
-"""Calls of actors."""
-GRADIENTS: TaskKind[GradientTask, GradientReport] = TaskKind(
-    read=GradientReport.read,
-    identity=lambda task: {
-        "job": task.job_id,
-        "round": task.round,
-        "request": task.request,
-        "call": task.call.call,
-    },
-    asked=lambda task: (task.job_id, task.round, task.call.call),
-    answered=lambda report: (report.job_id, report.round, report.call),
-)
-"""Calls of learner functions."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOutcome(Generic[T, R]):
-    """How one task ended, after all retries."""
-
-    task: T
-    report: R | None = None
-    """None if it failed for good."""
-    reason: str = ""
-    """Why it failed."""
-    failure: FailureKind = "lost"
-    """The kind of its failure, if any."""
-    billed_s: tuple[float, ...] = ()
-    """Duration of each execution that was billed."""
-    requests: int = 0
-    throttled: int = 0
-    """Answers 429."""
-    sent_at: float | None = None
-    """`time.perf_counter` when the first request was ready; None without one."""
-
-
-RolloutOutcome = TaskOutcome[RolloutTask, ActorReport]
-GradientOutcome = TaskOutcome[GradientTask, GradientReport]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,25 +81,12 @@ class Invoker(Generic[T, R]):
         cold_starts_per_s: float = math.inf,
         seed: int | None = None,
     ) -> None:
-        """Run nothing yet.
-
-        `most` are in flight at a time, and no more than the account's `limit` as last seen: more
-        would only be throttled. Environments of a subnet share one network interface, which loses
-        connections when too many open at once: no more than `cold_starts_per_s` are started.
-        """
+        """Run nothing yet; `Room` explains the bounds."""
         self._function = function
         self._rule = rule
         self._kind: TaskKind[T, R] = kind
-        self._most = most
-        self._limit = limit
         self._random = random.Random(seed)
-        self._closing = asyncio.Event()
-        self._room = asyncio.Condition()
-        """Notified when a task has ended."""
-        self._running = 0
-        self._in_use = InUse()
-        self._start_every_s = 1 / cold_starts_per_s
-        self._next_start_at = -math.inf
+        self._room = Room(most=most, limit=limit, cold_starts_per_s=cold_starts_per_s)
 
     async def run(
         self,
@@ -208,25 +122,11 @@ class Invoker(Generic[T, R]):
 
     async def pause(self, seconds: float) -> bool:
         """Wait; return False, and at once, when the invoker is closed."""
-        if seconds > 0 and not self._closing.is_set():
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._closing.wait()
-            except TimeoutError:
-                return True
-        return not self._closing.is_set()
+        return await self._room.pause(seconds)
 
     async def close(self, *, wait_s: float) -> bool:
         """Drop unstarted tasks and wait for the rest; return whether all ended."""
-        self._closing.set()
-        async with self._room:
-            self._room.notify_all()
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._room.wait_for(lambda: self._running == 0)
-            except TimeoutError:
-                pass
-            return self._running == 0
+        return await self._room.close(wait_s=wait_s)
 
     async def _run_one(
         self,
@@ -234,64 +134,24 @@ class Invoker(Generic[T, R]):
         on_outcome: Callable[[TaskOutcome[T, R]], Awaitable[None]],
         awaited: Awaited,
     ) -> None:
-        starts_in_s = await self._begin()
-        if starts_in_s is None:
-            return
-        try:
-            await self.pause(starts_in_s)
-            await on_outcome(await self._outcome(task, awaited))
-        except Exception:
-            _LOG.exception("outcome lost", extra=self._kind.identity(task))
-        finally:
-            await self._end()
+        async with self._room.place() as starts_in_s:
+            if starts_in_s is None:
+                return
+            try:
+                await self.pause(starts_in_s)
+                await on_outcome(await self._outcome(task, awaited))
+            except Exception:
+                _LOG.exception("outcome lost", extra=self._kind.identity(task))
 
     async def _ping_one(self, payload: bytes, on_end: Callable[[Execution], None]) -> None:
-        if await self._begin() is None:
-            return
-        try:
-            on_end(await self._function.invoke(payload))
-        finally:
-            await self._end()
-
-    async def _begin(self) -> float | None:
-        """Wait for room within the limit; return the seconds until the start, None for never."""
-        async with self._room:
-            await self._room.wait_for(lambda: self._closing.is_set() or self._has_room())
-            if self._closing.is_set():
-                return None
-            self._running += 1
-            if self._has_room():
-                # Each waiter wakes the next, so a thousand waiters need not all check at every end.
-                self._room.notify()
-            now = time.monotonic()
-            starts_at = self._starts_at(now)
-            self._in_use.note(self._running, now)
-            return starts_at - now
-
-    async def _end(self) -> None:
-        self._running -= 1
-        async with self._room:
-            if self._closing.is_set():
-                self._room.notify_all()
-            else:
-                self._room.notify()
-
-    def _starts_at(self, now: float) -> float:
-        """Return the start time: now, unless a new environment has to start first."""
-        if now - self._in_use.last(self._running) < _KEPT_S:
-            return now
-        starts_at = max(now, self._next_start_at)
-        self._next_start_at = starts_at + self._start_every_s
-        return starts_at
-
-    def _has_room(self) -> bool:
-        limit = self._limit()
-        return self._running < self._most and (limit is None or self._running < max(1, limit))
+        async with self._room.place() as starts_in_s:
+            if starts_in_s is not None:
+                on_end(await self._function.invoke(payload))
 
     async def _outcome(self, task: T, awaited: Awaited) -> TaskOutcome[T, R]:
         """Run a task to an end in any case: a round with an unended actor is never settled."""
         try:
-            event = _event(task)
+            event = event_of(task)
         except ValueError as error:
             return TaskOutcome(task=task, reason=str(error))
         try:
@@ -311,7 +171,7 @@ class Invoker(Generic[T, R]):
             return replace(outcome, reason="nobody waited for it any more when its turn came")
         for tries_left in reversed(range(EXECUTIONS_PER_TASK)):
             execution, throttled = await self._execute(event, awaited)
-            report, reason = self._read_report(task, execution)
+            report, reason = self._kind.report(task, execution)
             outcome = replace(
                 outcome,
                 report=report,
@@ -341,7 +201,7 @@ class Invoker(Generic[T, R]):
         That is so if its connection broke, or if a closing scaler gave it up.
         """
         given_up = execution.kind in ("throttled", "waking", "unreachable")
-        vanished = execution.kind == "broken" or (given_up and self._closing.is_set())
+        vanished = execution.kind == "broken" or (given_up and self._room.closed)
         return "vanished" if vanished else execution.failure
 
     async def _execute(self, event: bytes, awaited: Awaited) -> tuple[Execution, int]:
@@ -392,19 +252,6 @@ class Invoker(Generic[T, R]):
         # Without Lambda's duration use the handler's, or else the time-out.
         return (self._rule.timeout_s if report is None else report.total_s,)
 
-    def _read_report(self, task: T, execution: Execution) -> tuple[R | None, str]:
-        if execution.kind != "done":
-            return None, execution.reason
-        kind = self._kind
-        try:
-            report = kind.read(execution.payload)
-        except ValidationError as error:
-            return None, f"its reply is no report: {error.error_count()} fields are wrong"
-        wanted, got = kind.asked(task), kind.answered(report)
-        if wanted != got:
-            return None, f"its reply is about {got}, not {wanted}"
-        return report, ""
-
 
 ActorInvoker = Invoker[RolloutTask, ActorReport]
 
@@ -413,13 +260,3 @@ async def _failures(running: Sequence[asyncio.Task[None]]) -> list[Exception]:
     """Wait for all and return their exceptions: a failure ends no other task."""
     ended = await asyncio.gather(*running, return_exceptions=True)
     return [error for error in ended if isinstance(error, Exception)]
-
-
-def _event(task: Message) -> bytes:
-    payload = task.model_dump_json().encode()
-    if len(payload) > MAX_EVENT_BYTES:
-        raise ValueError(
-            f"its event has {len(payload)} bytes, at most {MAX_EVENT_BYTES} fit; "
-            "shorten env_kwargs, wrappers or env_variables"
-        )
-    return payload

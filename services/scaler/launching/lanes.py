@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from services.scaler.book.records import AttemptKey
-from services.scaler.launching.invoker import RolloutOutcome
 from services.scaler.launching.orders import LaunchOrder
+from services.scaler.launching.tasks import RolloutOutcome
 from shared.cache.arrivals import Mode
 from shared.contracts.views.actors import ActorLane, ActorLanes
 

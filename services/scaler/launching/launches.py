@@ -15,9 +15,10 @@ from functools import partial
 from services.scaler.book.records import AttemptKey, JobRecord, LaunchOutcome
 from services.scaler.launching.flights import Flight, Flights
 from services.scaler.launching.in_use import InUse
-from services.scaler.launching.invoker import ActorInvoker, RolloutOutcome
+from services.scaler.launching.invoker import ActorInvoker
 from services.scaler.launching.lanes import Lanes
 from services.scaler.launching.orders import LaunchOrder
+from services.scaler.launching.tasks import RolloutOutcome
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.off_loop import OffLoop

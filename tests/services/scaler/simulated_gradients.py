@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from services.scaler.launching.invoker import Awaited, GradientOutcome, Invoker, TaskOutcome
+from services.scaler.launching.invoker import Awaited, Invoker
+from services.scaler.launching.tasks import GradientOutcome, TaskOutcome
 from services.scaler.refusals import ApiError
 from shared.contracts.gradients import (
     GradientCall,

@@ -16,13 +16,8 @@ from services.scaler.book.records import JobRecord
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.capacity.decision import CapacityRule, limits_at
 from services.scaler.jobs.rescaling import switch_scaling_policy
-from services.scaler.launching.invoker import (
-    ActorInvoker,
-    Awaited,
-    Invoker,
-    RolloutOutcome,
-    TaskOutcome,
-)
+from services.scaler.launching.invoker import ActorInvoker, Awaited, Invoker
+from services.scaler.launching.tasks import RolloutOutcome, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock

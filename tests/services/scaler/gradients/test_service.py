@@ -13,7 +13,8 @@ from services.scaler.book.records import Change, JobRecord, LeaseRecord
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import StoreError
 from services.scaler.gradients.service import GradientService
-from services.scaler.launching.invoker import Awaited, GradientOutcome, Invoker, TaskOutcome
+from services.scaler.launching.invoker import Awaited, Invoker
+from services.scaler.launching.tasks import GradientOutcome, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import closing_usd, smallest_budget_usd
 from services.scaler.money.gradient_pricing import worst_calls_usd, worst_update_usd

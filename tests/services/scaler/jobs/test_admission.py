@@ -13,9 +13,9 @@ from services.scaler.book.records import JobRecord
 from services.scaler.jobs.admission import Admission, agent_errors, budget_errors, search_errors
 from services.scaler.jobs.cache_use import MAX_TRAJECTORY_BYTES, round_bytes, trajectory_errors
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
-from services.scaler.launching.invoker import MAX_EVENT_BYTES
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.launching.tasks import MAX_EVENT_BYTES
 from services.scaler.money.budget import smallest_budget_usd
 from services.scaler.refusals import ApiError
 from services.scaler.settings import Settings

@@ -8,7 +8,8 @@ import pytest
 from services.scaler.book.records import AttemptKey
 from services.scaler.book.table import StoreError
 from services.scaler.launching.flights import Flight, Flights
-from services.scaler.launching.invoker import Awaited, Invoker, TaskOutcome
+from services.scaler.launching.invoker import Awaited, Invoker
+from services.scaler.launching.tasks import TaskOutcome
 from shared.contracts.gradients import GradientCall, GradientReport, GradientTask
 from tests.services.scaler.services_without_network import do, forget_tasks, settle
 from tests.services.scaler.simulated_job import Told

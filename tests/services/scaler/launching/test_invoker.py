@@ -16,14 +16,9 @@ from typing import Any, NoReturn, TypeVar
 import pytest
 
 from nitro.local.ports import free_ports
-from services.scaler.launching.invoker import (
-    ROLLOUTS,
-    ActorInvoker,
-    Awaited,
-    RetryRule,
-    RolloutOutcome,
-)
+from services.scaler.launching.invoker import ActorInvoker, Awaited, RetryRule
 from services.scaler.launching.lambda_function import Execution, LambdaFunction
+from services.scaler.launching.tasks import ROLLOUTS, RolloutOutcome
 from services.scaler.settings import Settings
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask

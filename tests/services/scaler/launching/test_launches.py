@@ -12,9 +12,10 @@ import pytest
 from services.scaler.book.book import Book
 from services.scaler.book.dynamodb import DynamoDbTable
 from services.scaler.book.records import AttemptKey, LaunchOutcome, OpenAttempt
-from services.scaler.launching.invoker import ActorInvoker, Awaited, RolloutOutcome
+from services.scaler.launching.invoker import ActorInvoker, Awaited
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder
+from services.scaler.launching.tasks import RolloutOutcome
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import Clock

@@ -20,7 +20,8 @@ from services.scaler.book.book import Book
 from services.scaler.book.records import JobRecord
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import Expected, Item, Key, StoreError
-from services.scaler.launching.invoker import Awaited, Invoker, RolloutOutcome, TaskOutcome
+from services.scaler.launching.invoker import Awaited, Invoker
+from services.scaler.launching.tasks import RolloutOutcome, TaskOutcome
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing, smallest_budget_usd
 from services.scaler.money.ledger import Clock
