@@ -5,7 +5,7 @@ Every change passes here, so no event is missed.
 
 from collections.abc import Iterator
 
-from services.scaler.book.records import Change, JobRecord, OpenAttempt, PlannedAttempt
+from services.scaler.book.records import Change, JobRecord, OpenAttempt
 from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.rounds import LaunchCounts
 from shared.contracts.views.events import LONGEST_TEXT, EventKind, JobEvent
@@ -70,14 +70,16 @@ def _of_status(old: Job, new: Job) -> dict[str, object]:
 
 
 def _of_rounds(record: JobRecord, change: Change) -> Iterator[dict[str, object]]:
-    first = change.forget_rounds_from
+    job_id, first = record.job.job_id, change.forget_rounds_from
     if first is not None:
         text = f"the newest checkpoint is before round {first}, which is repeated"
         yield {**_event("rewound", text), "round": first}
-    known = {_key(attempt): attempt for attempt in record.open_attempts}
+    plans = {planned.key: planned for entry in change.rounds for planned in entry.attempts}
+    known = {attempt.key(job_id): attempt for attempt in record.open_attempts}
     for attempt in change.record.open_attempts:
-        planned = _planned(change, attempt)
-        if _key(attempt) in known or planned is None or not attempt.num_invocations:
+        key = attempt.key(job_id)
+        planned = plans.get(key)
+        if key in known or planned is None or not attempt.num_invocations:
             continue
         episodes = attempt.num_evaluations
         actors = attempt.num_invocations - episodes
@@ -85,9 +87,9 @@ def _of_rounds(record: JobRecord, change: Change) -> Iterator[dict[str, object]]
         beside = f" and {episodes} evaluation episodes" if episodes else ""
         text = f"{actors} actors{beside}: {planned.plan.reason}"
         yield _event(kind, text, of=attempt, count=attempt.num_invocations)
-    still_open = {_key(a) for a in change.record.open_attempts if a.outcome is None}
+    still_open = {a.key(job_id) for a in change.record.open_attempts if a.outcome is None}
     for key, attempt in known.items():
-        planned = _planned(change, attempt)
+        planned = plans.get(key)
         landed = attempt.outcome is None and key not in still_open
         if landed and planned is not None and planned.launches is not None:
             yield from _of_landing(attempt, planned.launches)
@@ -106,16 +108,3 @@ def _of_warmth(record: JobRecord, change: Change) -> Iterator[dict[str, object]]
     old, new = record.warm, change.record.warm
     if new is not None and new != old:
         yield _event("warm_changed", f"keeps {new} environments warm", count=new)
-
-
-def _planned(change: Change, attempt: OpenAttempt) -> PlannedAttempt | None:
-    """Return an attempt as the change writes it; None where it does not."""
-    for entry in change.rounds:
-        for planned in entry.attempts:
-            if (*_key(attempt),) == (planned.plan.round, planned.plan.attempt, planned.lease_id):
-                return planned
-    return None
-
-
-def _key(attempt: OpenAttempt) -> tuple[int, int, str]:
-    return attempt.round, attempt.attempt, attempt.lease_id

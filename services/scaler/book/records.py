@@ -5,7 +5,7 @@ takes effect as a whole.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import FiniteFloat
 
@@ -33,10 +33,22 @@ from shared.contracts.rounds import (
 from shared.contracts.views.jobs import JobSummary
 from shared.money.warmth import WarmUse
 
-AttemptKey = tuple[str, int, int, str]
-"""One launch: job id, round, attempt, lease id. A resumed job counts attempts from 0 again, while
-actors of the first launch may still run.
-"""
+
+class AttemptKey(NamedTuple):
+    """One launch.
+
+    A resumed job counts attempts from 0 again, while actors of the first launch may still run.
+    """
+
+    job_id: str
+    round: int
+    attempt: int
+    lease_id: str
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """Its names in logs, which do not show leases."""
+        return {"job": self.job_id, "round": self.round, "attempt": self.attempt}
 
 
 class LeaseRecord(Message):
@@ -109,6 +121,10 @@ class OpenAttempt(Message):
     held_s: NonNegativeFloat | None = None
     """Wall time billed to it, from the end of the round before it; None until it is over."""
 
+    def key(self, job_id: str) -> AttemptKey:
+        """Return the identity of its launch."""
+        return AttemptKey(job_id, self.round, self.attempt, self.lease_id)
+
 
 class OpenGradients(Message):
     """Calls of learner functions of a round, whose bill is not final."""
@@ -120,6 +136,10 @@ class OpenGradients(Message):
     reserved_usd: NonNegativeFloat
     num_billed: Count = 0
     """Ended calls, in order, that are already in the ledger."""
+
+    def key(self, job_id: str) -> AttemptKey:
+        """Return the identity of the calls, which are not attempted again as a whole."""
+        return AttemptKey(job_id, self.round, 0, self.lease_id)
 
 
 class LearnerStart(Message):
@@ -284,7 +304,8 @@ class PlannedAttempt(Message):
     @property
     def key(self) -> AttemptKey:
         """Identity of the launch."""
-        return self.plan.job_id, self.plan.round, self.plan.attempt, self.lease_id
+        plan = self.plan
+        return AttemptKey(plan.job_id, plan.round, plan.attempt, self.lease_id)
 
     def launched(self, mode: Mode, actor_index: int) -> bool:
         """Whether it launched this actor or episode."""

@@ -81,7 +81,7 @@ class GradientService:
             record = found(turn.record, "job", job_id)
             record.held_by(request.lease_id)
             _require_open(record, round_index)
-            key = (job_id, round_index, 0, request.lease_id)
+            key = AttemptKey(job_id, round_index, 0, request.lease_id)
             return await self._answer(turn, key, request)
 
     async def close(self, job_id: str, *, before: float = math.inf, but: str = "") -> None:
@@ -101,28 +101,25 @@ class GradientService:
         This frees reservations that were never launched. It needs the job's turn.
         """
         job_id = record.job.job_id
-        self.flights.close_unlaunched(
-            (job_id, each.round, 0, each.lease_id) for each in record.open_gradients
-        )
+        self.flights.close_unlaunched(each.key(job_id) for each in record.open_gradients)
         self._close(job_id)
 
     async def adopt_orphans(self) -> None:
         """Bill calls of an earlier process at their worst case: their ends are unknown."""
         for record in self.book.with_open_bills():
             for each in record.open_gradients:
-                await self._bill((record.job.job_id, each.round, 0, each.lease_id), None)
+                await self._bill(each.key(record.job.job_id), None)
 
     def _close(self, job_id: str, *, before: float = math.inf, but: str = "") -> None:
         for flight in self.flights.of(job_id):
-            if flight.key[1] < before or flight.key[3] != but:
+            if flight.key.round < before or flight.key.lease_id != but:
                 flight.wanted, flight.closed = False, True
 
     async def _answer(self, turn: Turn, key: AttemptKey, request: GradientRequest) -> GradientGrant:
         number, num_calls = request.request, len(request.calls)
-        job_id, round_index, *_ = key
         flight = self.flights.get(key)
         if flight is not None and flight.closed:
-            raise conflict(f"gradients of round {round_index} of job {job_id} are not wanted")
+            raise conflict(f"gradients of round {key.round} of job {key.job_id} are not wanted")
         asked = self._asked.get(key, _Asked())
         deadline_s = EXECUTIONS_PER_TASK * self.spending.basis.gradient_timeout_s + self.slack_s
         if number not in asked.known:
@@ -155,8 +152,8 @@ class GradientService:
             reserve_usd = worst_calls_usd(running + number, self.spending.basis)
             if reserve_usd <= room_usd:
                 more = OpenGradients(
-                    round=key[1],
-                    lease_id=key[3],
+                    round=key.round,
+                    lease_id=key.lease_id,
                     num_calls=running + number,
                     reserved_usd=reserve_usd,
                     num_billed=len(ended),
@@ -175,11 +172,11 @@ class GradientService:
             await self._announce(flight.key, outcome)
 
     async def _announce(self, key: AttemptKey, outcome: GradientOutcome) -> None:
-        job_id, round_index, _, lease_id = key
         task = outcome.task
-        identity = {"job": job_id, "round": round_index, "call": task.call.call}
+        identity = {"job": key.job_id, "round": key.round, "call": task.call.call}
         _LOG.warning("gradient lost", extra={**identity, "why": outcome.reason})
-        of = GradientRound(job_id=job_id, lease_hash=hash_of_lease(lease_id), round=round_index)
+        lease_hash = hash_of_lease(key.lease_id)
+        of = GradientRound(job_id=key.job_id, lease_hash=lease_hash, round=key.round)
         try:
             await self.cache_thread.run(
                 self.cache.announce_lost_gradient,
@@ -211,7 +208,7 @@ class GradientService:
                 lines = self._lines(key, ended[reserve.num_billed :])
             return Change(record=book_lines(_without(record, reserve), lines), lines=lines)
 
-        await self.book.change(key[0], decide)
+        await self.book.change(key.job_id, decide)
 
     def _worst_lines(self, reserve: OpenGradients) -> tuple[LedgerLine, ...]:
         basis, twice = self.spending.basis, EXECUTIONS_PER_TASK * reserve.num_calls
@@ -227,17 +224,16 @@ class GradientService:
         )
         durations_s = [billed_s(each) for outcome, _ in ended for each in outcome.billed_s]
         num_requests = sum(outcome.requests for outcome, _ in ended)
-        return calls_lines(durations_s, num_requests, basis, round_index=key[1])
+        return calls_lines(durations_s, num_requests, basis, round_index=key.round)
 
 
 def _tasks(key: AttemptKey, request: GradientRequest, *, deadline_at: float) -> list[GradientTask]:
     """Return the Lambda events of a request; the deadline is in Unix seconds."""
-    job_id, round_index, _, lease_id = key
-    lease_hash = hash_of_lease(lease_id)
+    lease_hash = hash_of_lease(key.lease_id)
     return [
         GradientTask(
-            job_id=job_id,
-            round=round_index,
+            job_id=key.job_id,
+            round=key.round,
             request=request.request,
             lease_hash=lease_hash,
             call=call,
@@ -263,9 +259,7 @@ def _require_open(record: JobRecord, round_index: int) -> None:
 
 def _reserve_of(record: JobRecord, key: AttemptKey) -> OpenGradients | None:
     """Return what is set aside for a round's calls."""
-    _, round_index, _, lease_id = key
-    mine = (e for e in record.open_gradients if (e.round, e.lease_id) == (round_index, lease_id))
-    return next(mine, None)
+    return next((each for each in record.open_gradients if each.key(key.job_id) == key), None)
 
 
 def _without(record: JobRecord, reserve: OpenGradients | None) -> JobRecord:

@@ -105,7 +105,7 @@ class Flights(Generic[T, R]):
 
     def of(self, job_id: str) -> list[Flight[T, R]]:
         """Return a job's unbooked flights."""
-        return [flight for flight in [*self._flights.values()] if flight.key[0] == job_id]
+        return [flight for flight in [*self._flights.values()] if flight.key.job_id == job_id]
 
     def expect(self, key: AttemptKey, num_tasks: int, *, closed: bool) -> Flight[T, R]:
         """Count tasks as in flight from their decision; begin a flight if needed."""
@@ -148,8 +148,8 @@ class Flights(Generic[T, R]):
         """Return the number of running tasks: of all jobs, of all `but` one, or of `only` one."""
         return sum(
             flight.in_flight
-            for (job_id, *_), flight in [*self._flights.items()]
-            if job_id != but and only in (None, job_id)
+            for key, flight in [*self._flights.items()]
+            if key.job_id != but and only in (None, key.job_id)
         )
 
     async def wait_landed(self, job_id: str, *, timeout_s: float) -> bool:
@@ -198,9 +198,7 @@ class Flights(Generic[T, R]):
         try:
             await self._invoker.run(making(), partial(self._end, flight), awaited)
         except Exception as error:
-            job_id, round_index, attempt, _ = flight.key
-            of = {"job": job_id, "round": round_index, "attempt": attempt}
-            _LOG.exception("launch broke", extra=of)
+            _LOG.exception("launch broke", extra=flight.key.log_fields)
             await self._give_up(flight, made, f"the launch broke: {type(error).__name__}: {error}")
             # Tasks that could not be built have no names to report.
             flight.num_tasks -= num_tasks - len(made)
@@ -215,7 +213,7 @@ class Flights(Generic[T, R]):
                 try:
                     await self._end(flight, TaskOutcome(task=task, reason=reason))
                 except Exception:
-                    _LOG.exception("outcome not told", extra={"job": flight.key[0]})
+                    _LOG.exception("outcome not told", extra={"job": flight.key.job_id})
 
     async def _end(self, flight: Flight[T, R], outcome: TaskOutcome[T, R]) -> None:
         try:
@@ -239,10 +237,9 @@ class Flights(Generic[T, R]):
             await self._book(flight)
         except Exception as error:
             # Catch everything: a dropped outcome is lost.
-            job_id, round_index, attempt, _ = flight.key
             _LOG.warning(
                 "outcome not booked yet",
-                extra={"job": job_id, "round": round_index, "attempt": attempt, "why": str(error)},
+                extra={**flight.key.log_fields, "why": str(error)},
                 exc_info=None if isinstance(error, StoreError) else error,
             )
             flight.refused = True

@@ -43,7 +43,7 @@ class Lanes:
     def of(self, job_id: str, round_index: int | None) -> ActorLanes:
         """Return the actors of a round, by default of the newest, in all its attempts."""
         known = [*self._launches.items()]
-        found = [each for key, each in known if key[0] == job_id]
+        found = [each for key, each in known if key.job_id == job_id]
         rounds = [launch.order.plan.round for launch in found]
         if not rounds:
             return ActorLanes(job_id=job_id, round=round_index or 0)

@@ -80,14 +80,13 @@ class Launches:
     def supersede(self, job_id: str, *, from_round: int, lease_id: str) -> None:
         """Stop announcing failures of launches whose rounds are repeated under a lease."""
         for flight in self.flights.of(job_id):
-            _, round_index, _, launched_under = flight.key
-            if round_index >= from_round and launched_under != lease_id:
+            if flight.key.round >= from_round and flight.key.lease_id != lease_id:
                 # Later actors have the same names.
                 flight.wanted = False
 
     def flying(self, job_id: str, round_index: int) -> bool:
         """Whether any attempt of a round is in flight."""
-        return any(f.key[1] == round_index and not f.landed for f in self.flights.of(job_id))
+        return any(f.key.round == round_index and not f.landed for f in self.flights.of(job_id))
 
     def call_off(self, record: JobRecord) -> set[str]:
         """Keep an ended job's actors from starting: no learner waits for them.
@@ -99,14 +98,12 @@ class Launches:
         """
         job_id = record.job.job_id
         self.flights.close_unlaunched(
-            (job_id, each.round, each.attempt, each.lease_id)
-            for each in record.open_attempts
-            if each.outcome is None
+            each.key(job_id) for each in record.open_attempts if each.outcome is None
         )
         flights = self.flights.of(job_id)
         for flight in flights:
             flight.wanted = False
-        return {hash_of_lease(flight.key[3]) for flight in flights}
+        return {hash_of_lease(flight.key.lease_id) for flight in flights}
 
     def cancel(self, job_id: str, lease_hashes: Collection[str]) -> asyncio.Task[None]:
         """Cancel running actors, except those of later leases."""

@@ -83,7 +83,7 @@ class LostLaunches:
         deadlines = [
             planned.planned_at + planned.plan.deadline_s
             for key, planned in [*self._watched.items()]
-            if key[0] == job.job_id and planned.planned_at < self._began_at
+            if key.job_id == job.job_id and planned.planned_at < self._began_at
         ]
         if self._earlier_ended or not deadlines:
             return job

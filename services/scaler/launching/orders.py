@@ -42,7 +42,8 @@ class LaunchOrder:
     @property
     def key(self) -> AttemptKey:
         """Identity of the launch."""
-        return self.plan.job_id, self.plan.round, self.plan.attempt, self.lease_id
+        plan = self.plan
+        return AttemptKey(plan.job_id, plan.round, plan.attempt, self.lease_id)
 
     @property
     def num_invocations(self) -> int:

@@ -85,7 +85,7 @@ def land(record: JobRecord, key: AttemptKey, outcome: LaunchOutcome) -> JobRecor
     """Note the outcome of a launch, and its functions' durations; harmless to repeat."""
     attempts = tuple(
         a.model_copy(update={"outcome": outcome})
-        if a.outcome is None and (record.job.job_id, a.round, a.attempt, a.lease_id) == key
+        if a.outcome is None and a.key(record.job.job_id) == key
         else a
         for a in record.open_attempts
     )

@@ -140,13 +140,12 @@ class RoundService:
 
     async def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
         """Book a launch of which every invocation has ended; without effect when it is booked."""
-        job_id, round_index, *_ = key
-        async with self.book.turn(job_id) as turn:
+        async with self.book.turn(key.job_id) as turn:
             if turn.record is None:
-                _LOG.info("launch of a deleted job ended", extra={"job": job_id})
+                _LOG.info("launch of a deleted job ended", extra={"job": key.job_id})
                 return
             record, lines = self.spending.settle_ready(land(turn.record, key, outcome))
-            entry = await self.book.look(self.book.round, job_id, round_index)
+            entry = await self.book.look(self.book.round, key.job_id, key.round)
             rounds = () if entry is None else (with_counts(entry, key, outcome),)
             await turn.write(Change(record=record, rounds=rounds, lines=lines))
 
@@ -161,9 +160,9 @@ class RoundService:
     async def _adopt(self, record: JobRecord) -> None:
         for attempt in record.open_attempts:
             if attempt.outcome is None:
-                key = (record.job.job_id, attempt.round, attempt.attempt, attempt.lease_id)
                 timeout_s = self.spending.basis.function_timeout_s
-                await self.landed(key, worst_outcome(attempt.num_invocations, timeout_s=timeout_s))
+                worst = worst_outcome(attempt.num_invocations, timeout_s=timeout_s)
+                await self.landed(attempt.key(record.job.job_id), worst)
 
     async def _written(
         self, job_id: str, round_index: int, request: RoundRequest, forgotten: range | None

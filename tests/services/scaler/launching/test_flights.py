@@ -14,8 +14,8 @@ from shared.contracts.gradients import GradientCall, GradientReport, GradientTas
 from tests.services.scaler.services_without_network import do, forget_tasks, settle
 from tests.services.scaler.simulated_job import Told
 
-ONE: AttemptKey = ("one", 0, 0, "lease")
-OTHER: AttemptKey = ("other", 0, 0, "lease")
+ONE = AttemptKey("one", 0, 0, "lease")
+OTHER = AttemptKey("other", 0, 0, "lease")
 TASK = GradientTask(
     job_id="one",
     round=0,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scaler.book.records import JobRecord, OpenAttempt
+from services.scaler.book.records import AttemptKey, JobRecord, OpenAttempt
 from services.scaler.money.accounting import (
     Spending,
     land,
@@ -164,10 +164,10 @@ def test_only_the_launch_that_landed_has_its_outcome_and_the_first_one_stays() -
     again = attempt(3, attempt=1)
     record = held(attempt(3), again, attempt(3, lease_id="another"), attempt(4))
     first, second = worst_outcome(4, timeout_s=60.0), NOTHING_LAUNCHED
-    landed = land(record, ("job", 3, 1, "lease"), first)
+    landed = land(record, AttemptKey("job", 3, 1, "lease"), first)
     assert [a.outcome for a in landed.open_attempts] == [None, first, None, None]
-    assert land(landed, ("job", 3, 1, "lease"), second) == landed
-    assert land(landed, ("other", 3, 0, "lease"), second) == landed
+    assert land(landed, AttemptKey("job", 3, 1, "lease"), second) == landed
+    assert land(landed, AttemptKey("other", 3, 0, "lease"), second) == landed
 
 
 def test_a_bill_takes_the_place_of_what_was_set_aside() -> None:
