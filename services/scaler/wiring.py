@@ -1,4 +1,4 @@
-"""The scaler's parts, wired once: the only place that constructs clients."""
+"""The scaler's parts, wired once."""
 
 import asyncio
 import logging
@@ -12,16 +12,12 @@ from typing import get_args
 from anyio.to_thread import current_default_thread_limiter
 
 from services.scaler.book.book import Book
-from services.scaler.book.dynamodb import DynamoDbTable
-from services.scaler.book.sqlite import SqliteTable
-from services.scaler.book.table import Table
 from services.scaler.capacity.decision import LIVE, CapacityRule, is_held
-from services.scaler.capacity.ecs_tasks import EcsTasks, LearnerTasks
-from services.scaler.capacity.heartbeat import Heartbeat
 from services.scaler.capacity.keep_alive import KeepAlive
 from services.scaler.capacity.reconciler import Alarm, CapacityReconciler
 from services.scaler.capacity.staffing import Staffing
 from services.scaler.capacity.tasks import TaskRule
+from services.scaler.clients import Clients
 from services.scaler.gradients.service import GradientService
 from services.scaler.jobs.admission import Admission
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
@@ -30,36 +26,22 @@ from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
-from services.scaler.launching.invoker import Invoker, RetryRule
-from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches
-from services.scaler.launching.quota import ConcurrencyQuota
-from services.scaler.launching.tasks import GRADIENTS, ROLLOUTS
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
-from services.scaler.off_loop import OffLoop
 from services.scaler.rounds.service import RoundService
 from services.scaler.settings import Settings
 from services.scaler.views.curves import CurveStretches
 from services.scaler.views.estimating import Estimates
 from services.scaler.views.listing import JobListing
-from services.scaler.views.logs import CloudWatchLogs, FileLogs, Logs, NoLogs
 from services.scaler.views.processes import MachineProcesses
 from services.scaler.views.readiness import Readiness
 from services.scaler.views.system import SystemLook
-from shared.artifacts.opening import open_artifacts
-from shared.cache.client import TrajectoryCache
-from shared.cache.gradients import GradientCache
 from shared.contracts.jobs import Job, JobStatus
-from shared.service.aws_credentials import process_credentials
 
 _LOG = logging.getLogger(__name__)
-_CONTROL_THREADS = 3
-"""For Lambda's and ECS's control planes, and credentials."""
-_FILE_THREADS = 3
-"""For buckets and logs, which may be slow: nothing that keeps jobs alive waits for them."""
 _VIEW_THREADS = 3
 """That read and lay out pages for people."""
 _LAST_WRITES_S = 5.0
@@ -92,23 +74,9 @@ class Components:
         self.now = now
         self.settings = settings
         self._live = live
-        self.book = book or Book(_table(settings), now=now)
-        self._control = OffLoop("control-plane", _CONTROL_THREADS)
-        self.file_threads = OffLoop("files", _FILE_THREADS)
-        self._heart = OffLoop("heartbeat", 1)
-        self._cache_thread = OffLoop("cache", 1)  # it has one connection
-        self._wire_stores(settings)
-        self._wire_launching(settings)
-        self._wire_jobs(settings)
-        self._wire_capacity(settings, alarm or Alarm())
-        self._wire_rounds(settings)
-        self._wire_views(settings)
-
-    def _wire_stores(self, settings: Settings) -> None:
-        url = settings.cache_url.get_secret_value()
-        credentials = settings.cache_credentials(process_credentials())
-        self.cache = TrajectoryCache(url, timeout_s=5.0, credentials=credentials)
-        self._gradient_cache = GradientCache(url, timeout_s=5.0, credentials=credentials)
+        self._clients = clients = Clients(settings, now=now, book=book)
+        self.book, self.cache, self.files = clients.book, clients.cache, clients.files
+        self.file_threads, self.logs = clients.file_threads, clients.logs
         self.metrics = Metrics()
         basis = settings.cost_basis()
         self._spending = Spending(basis=basis, clock=settings.ledger_clock, num_held=self._num_held)
@@ -117,71 +85,39 @@ class Components:
             deadline_slack_s=settings.deadline_slack_s,
             learner_allowance_s=settings.learner_allowance_s,
         )
+        self._wire_launching(settings, clients)
+        self._wire_jobs(settings, clients)
+        self._wire_capacity(settings, clients, alarm or Alarm())
+        self._wire_rounds(settings, clients)
+        self._wire_views(settings, clients)
 
-    def _wire_launching(self, settings: Settings) -> None:
-        self._function = LambdaFunction(settings, self._control, may_invoke=self._may_invoke)
-        for problem in self._function.problems.values():
-            _LOG.warning(problem)
-        self._quota = ConcurrencyQuota(
-            self._function.concurrency_limit, ttl_s=settings.account_limit_ttl_s
-        )
-        self.readiness = Readiness(
-            {
-                "cache": partial(self._cache_thread.run, self.cache.ping),
-                "lambda_endpoint": self._function.concurrency_limit,
-                "store": partial(self.book.look, self.book.check),
-            },
-            every_s=settings.readiness_every_s,
-            now=time.monotonic,
-        )
-        self._invoker = Invoker(
-            self._function,
-            _retries(settings, settings.lambda_timeout_s),
-            ROLLOUTS,
-            most=settings.invoke_pool_size,
-            limit=lambda: self._quota.known,
-            cold_starts_per_s=settings.cold_starts_per_s,
-        )
-        # No connection is opened before there is a job that wants gradients.
-        name = settings.gradient_function
-        self._gradient_function = LambdaFunction(
-            settings, self._control, name=name, may_invoke=self._may_invoke
-        )
-        self._gradient_invoker = Invoker(
-            self._gradient_function,
-            _retries(settings, settings.gradient_timeout_s),
-            GRADIENTS,
-            most=settings.gradient_pool_size,
-            cold_starts_per_s=settings.cold_starts_per_s,
-        )
+    def _wire_launching(self, settings: Settings, clients: Clients) -> None:
         self.gradients = GradientService(
             book=self.book,
-            invoker=self._gradient_invoker,
-            cache=self._gradient_cache,
-            cache_thread=self._cache_thread,
+            invoker=clients.gradient_invoker,
+            cache=clients.gradient_cache,
+            cache_thread=clients.cache_thread,
             now=self.now,
             spending=self._spending,
             slack_s=settings.deadline_slack_s,
         )
         self.launches = Launches(
-            self._invoker, self.cache, self._cache_thread, self.metrics, self._spending
+            clients.invoker, self.cache, clients.cache_thread, self.metrics, self._spending
         )
         self.lost = LostLaunches(
             book=self.book,
             launches=self.launches,
             cache=self.cache,
-            cache_thread=self._cache_thread,
-            oldest_invocation_s=self._function.oldest_invocation_s,
+            cache_thread=clients.cache_thread,
+            oldest_invocation_s=clients.function.oldest_invocation_s,
             now=self.now,
             function_timeout_s=settings.lambda_timeout_s,
         )
 
-    def _wire_jobs(self, settings: Settings) -> None:
-        catalogue = EnvironmentCatalogue(self._function, ttl_s=settings.environment_ttl_s)
-        self.files = open_artifacts(settings.artifact_location, region=settings.lambda_region)
+    def _wire_jobs(self, settings: Settings, clients: Clients) -> None:
         admission = Admission(
-            catalogue,
-            self._quota,
+            EnvironmentCatalogue(clients.function, ttl_s=settings.environment_ttl_s),
+            clients.quota,
             partial(self.book.with_status, LIVE),
             self.file_threads,
             cache_memory_mb=settings.cache_memory_mb,
@@ -214,7 +150,7 @@ class Components:
             book=self.book,
             admission=admission,
             cache=self.cache,
-            cache_thread=self._cache_thread,
+            cache_thread=clients.cache_thread,
             threads=self.file_threads,
             changes=changes,
             files=self.files,
@@ -233,7 +169,7 @@ class Components:
             finish_wait_s=settings.finish_wait_s,
         )
 
-    def _wire_capacity(self, settings: Settings, alarm: Alarm) -> None:
+    def _wire_capacity(self, settings: Settings, clients: Clients, alarm: Alarm) -> None:
         rule = CapacityRule(
             provisioned=settings.provisioned_concurrency,
             starts_learner=settings.starts_learners,
@@ -245,15 +181,15 @@ class Components:
         self.capacity = CapacityReconciler(
             book=self.book,
             rule=rule,
-            function=self._function,
-            staffing=self._staffing(settings, rule),
-            heartbeat=_heartbeat(settings, self._heart),
+            function=clients.function,
+            staffing=self._staffing(settings, clients, rule),
+            heartbeat=clients.heartbeat,
             metrics=self.metrics,
             now=self.now,
             expire=self.jobs.expire,
             forsake=self.jobs.forsake,
             keep_alive=KeepAlive(
-                invoker=self._invoker,
+                invoker=clients.invoker,
                 launches=self.launches,
                 metrics=self.metrics,
                 every_s=settings.ping_every_s if settings.keep_alive else math.inf,
@@ -264,51 +200,33 @@ class Components:
         )
         self.book.on_demand_changed = self.capacity.reconcile
 
-    def _may_invoke(self) -> bool:
-        """Whether the jobs are ours: another scaler's actors would be doubled."""
-        return not self.book.fenced
-
-    def _num_held(self) -> int:
-        now = self.now()
-        return sum(is_held(record, now) for record in self.book.with_status(LIVE))
-
-    def _staffing(self, settings: Settings, capacity: CapacityRule) -> Staffing | None:
-        if settings.ecs_cluster is None or settings.ecs_security_group is None:
+    def _staffing(
+        self, settings: Settings, clients: Clients, capacity: CapacityRule
+    ) -> Staffing | None:
+        if clients.ecs is None:
             return None
-        families = settings.ecs_families
-        deployed = LearnerTasks(
-            cluster=settings.ecs_cluster,
-            families=families,
-            subnets={"cpu": settings.ecs_subnets, "gpu": settings.ecs_gpu_subnets},
-            security_group=settings.ecs_security_group,
-            gpu_provider=settings.ecs_gpu_provider,
-        )
         most = {"cpu": settings.most_cpu_learners, "gpu": settings.most_gpu_learners}
         return Staffing(
             book=self.book,
-            ecs=EcsTasks(
-                deployed,
-                region=settings.lambda_region,
-                timeout_s=settings.lambda_connect_timeout_s,
-            ),
-            threads=self._control,
+            ecs=clients.ecs,
+            threads=clients.control,
             rule=TaskRule(
-                most={kind: most[kind] for kind in families},
+                most={kind: most[kind] for kind in settings.ecs_families},
                 longest_wait_s=settings.learner_wait_s,
             ),
             capacity=capacity,
-            concurrency=lambda: self._quota.known,
+            concurrency=lambda: clients.quota.known,
             now=self.now,
             expire=self.jobs.expire,
         )
 
-    def _wire_rounds(self, settings: Settings) -> None:
+    def _wire_rounds(self, settings: Settings, clients: Clients) -> None:
         self.rounds = RoundService(
             book=self.book,
             launches=self.launches,
             cache=self.cache,
-            cache_thread=self._cache_thread,
-            quota=self._quota,
+            cache_thread=clients.cache_thread,
+            quota=clients.quota,
             metrics=self.metrics,
             warm=lambda: self.capacity.ready,
             now=self.now,
@@ -322,17 +240,25 @@ class Components:
             gradients=self.gradients,
         )
 
-    def _wire_views(self, settings: Settings) -> None:
+    def _wire_views(self, settings: Settings, clients: Clients) -> None:
+        self.readiness = Readiness(
+            {
+                "cache": partial(clients.cache_thread.run, self.cache.ping),
+                "lambda_endpoint": clients.function.concurrency_limit,
+                "store": partial(self.book.look, self.book.check),
+            },
+            every_s=settings.readiness_every_s,
+            now=time.monotonic,
+        )
         self.stretches = CurveStretches(book=self.book, so_far=self.launches.so_far)
         self.listing = JobListing(book=self.book, launches=self.launches, shown=self.shown)
-        self.logs = _logs(settings, self.file_threads)
         self.system = SystemLook(
             settings=settings,
             book=self.book,
             cache=self.cache,
-            cache_thread=self._cache_thread,
+            cache_thread=clients.cache_thread,
             threads=self.file_threads,
-            quota=self._quota,
+            quota=clients.quota,
             launches=self.launches,
             capacity=self.capacity,
             now=self.now,
@@ -362,11 +288,7 @@ class Components:
         await self.checks.close()
         await self.lost.close()
         wait_s = 0.0 if self.book.fenced else self.settings.shutdown_wait_s
-        ended = all(
-            await asyncio.gather(
-                self._invoker.close(wait_s=wait_s), self._gradient_invoker.close(wait_s=wait_s)
-            )
-        )
+        ended = await self._clients.finish(wait_s=wait_s)
         if not ended:
             _LOG.warning("actors are still in flight; their outcome will be billed at its worst")
         last_s = _LAST_WRITES_S if ended else 0.0
@@ -375,18 +297,12 @@ class Components:
             self.gradients.flights.finish(wait_s=last_s),
         )
         await self.capacity.close()
-        self._function.close()
-        self._gradient_function.close()
-        for threads in (self._control, self.file_threads, self._heart, self._cache_thread):
-            threads.close()
-        self.cache.close()
-        self._gradient_cache.close()
-        self.book.close()
+        self._clients.close()
 
     @property
     def problems(self) -> dict[str, str]:
         """Degraded parts, although the scaler works."""
-        return self.capacity.problems | self._function.problems
+        return self.capacity.problems | self._clients.function.problems
 
     def render_metrics(self) -> bytes:
         """Return metrics, the number of jobs counted now."""
@@ -395,33 +311,6 @@ class Components:
             self.metrics.jobs.labels(status=status).set(counts.get(status, 0))
         return self.metrics.render()
 
-
-def _retries(settings: Settings, timeout_s: float) -> RetryRule:
-    return RetryRule(
-        throttled_s=settings.throttled_s,
-        first_pause_s=settings.throttle_pause_s,
-        timeout_s=timeout_s,
-    )
-
-
-def _table(settings: Settings) -> Table:
-    if settings.store == "sqlite" or settings.table is None:
-        return SqliteTable(settings.database)
-    return DynamoDbTable.connect(settings.table, region=settings.lambda_region)
-
-
-def _logs(settings: Settings, threads: OffLoop) -> Logs:
-    if settings.log_groups:
-        return CloudWatchLogs.connect(settings.log_groups, threads, region=settings.lambda_region)
-    return NoLogs() if settings.logs is None else FileLogs(settings.logs, threads)
-
-
-def _heartbeat(settings: Settings, threads: OffLoop) -> Heartbeat | None:
-    if not settings.starts_learners or settings.table is None:
-        return None
-    return Heartbeat(
-        threads,
-        table=settings.table,
-        region=settings.lambda_region,
-        timeout_s=settings.lambda_connect_timeout_s,
-    )
+    def _num_held(self) -> int:
+        now = self.now()
+        return sum(is_held(record, now) for record in self.book.with_status(LIVE))
