@@ -7,8 +7,9 @@ repeatedly, still occupies learner, cache and warm environments.
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from services.scaler.book.records import (
     AttemptKey,
@@ -21,6 +22,7 @@ from services.scaler.book.records import (
 from services.scaler.money.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import (
     Clock,
+    Settlement,
     cold_ping_lines,
     executions_usd,
     settle,
@@ -29,11 +31,46 @@ from services.scaler.money.ledger import (
 from services.scaler.money.round_means import with_round
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import Job
-from shared.contracts.rounds import OwnWork
+from shared.contracts.rounds import OwnWork, RoundResult
 from shared.money.costs import CostBasis, projected_duration_s
 
 Billed = tuple[JobRecord, tuple[LedgerLine, ...]]
 """A job after a step, and the ledger lines that belong to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerTimes:
+    """What a round took its learner."""
+
+    learner_s: float = 0.0
+    """The learner's own time."""
+    update_s: float = 0.0
+    """Its update's part of that."""
+    overhead_s: float = 0.0
+    """For publishing the policy and requesting the round."""
+    own_s: float = 0.0
+    """From the plan to the last end on own cores."""
+    own_work: OwnWork | None = None
+    """The tasks there."""
+
+    @classmethod
+    def of(cls, result: RoundResult) -> Self:
+        """Return the times that a learner reports."""
+        timing, own = result.timing, result.own
+        own_s = 0.0
+        if own is not None:
+            own_s = own.elapsed_s + (timing.evaluate_s if own.episodes else 0.0)
+        return cls(
+            learner_s=timing.learner_s,
+            update_s=timing.update_s,
+            overhead_s=timing.plan_s,
+            own_s=own_s,
+            own_work=own,
+        )
+
+
+NO_TIMES = LearnerTimes()
+"""Of time in which no round ends, or in which the learner only waits."""
 
 
 def warm_at_most(basis: CostBasis, num_environments: int, *, pinged: int = 0) -> CostBasis:
@@ -134,12 +171,8 @@ class Spending:
         self,
         record: JobRecord,
         now: float,
+        times: LearnerTimes = NO_TIMES,
         *,
-        learner_s: float,
-        update_s: float = 0.0,
-        overhead_s: float = 0.0,
-        own_s: float = 0.0,
-        own_work: OwnWork | None = None,
         through: int | None = None,
     ) -> Billed:
         """Close the time of the open attempts, and bill the complete ones.
@@ -150,11 +183,7 @@ class Spending:
         Args:
             record: The job.
             now: Unix seconds.
-            learner_s: The learner's own time in the attempt that ends.
-            update_s: Its update's part of that.
-            overhead_s: What opening that attempt's round took the learner.
-            own_s: What ran on its own cores in it took.
-            own_work: The tasks there.
+            times: Of the round that ends.
             through: Newest round that ends; None ends all.
         """
         held_s = stop_holding(record, now).held_carry_s
@@ -164,25 +193,8 @@ class Spending:
         record = record.model_copy(update={"accounted_until": now, "held_carry_s": carried_s})
         held: tuple[LedgerLine, ...] = ()
         if ending:
-            times = {
-                "learner_s": learner_s,
-                "update_s": update_s,
-                "overhead_s": overhead_s,
-                "own_s": own_s,
-            }
-            closed = tuple(
-                a.model_copy(
-                    update={
-                        **times,
-                        "held_s": held_s if a is ending[0] else 0.0,
-                        "own_work": own_work if a is ending[-1] else None,
-                    }
-                )
-                if any(a is ended for ended in ending)
-                else a
-                for a in record.open_attempts
-            )
-            record = record.model_copy(update={"open_attempts": closed})
+            attempts = _closed(record.open_attempts, ending, held_s=held_s, times=times)
+            record = record.model_copy(update={"open_attempts": attempts})
         elif not waiting and self.clock == "wall":
             held = settle_held(
                 record.job.progress.rounds, held_s, self._shared(self._job_basis(record))
@@ -196,7 +208,7 @@ class Spending:
 
         After its last plan a learner only waits.
         """
-        record, lines = self.end_round(record, now, learner_s=0.0)
+        record, lines = self.end_round(record, now)
         record, pings = self._settle_pings(record, record.job.progress.rounds)
         started = now if record.wall_started_at is None else record.wall_started_at
         closed = {
@@ -216,38 +228,34 @@ class Spending:
 
     def settle_ready(self, record: JobRecord) -> Billed:
         """Replace the reservation of every complete attempt by its bill."""
-        bills, settled, waiting, costs = [], [], [], record.costs
+        bills: list[Settlement] = []
+        waiting: list[OpenAttempt] = []
+        pings: tuple[LedgerLine, ...] = ()
+        costs, use, on_servers = record.costs, record.warm_use, Counter(record.server_wall_s)
         for attempt in record.open_attempts:
             bill = settle(attempt, self._shared(self._attempt_basis(record, attempt)), self.clock)
             if bill is None:
                 waiting.append(attempt)
-            else:
-                bills.append(bill)
-                settled.append(attempt)
-                costs = with_round(costs, attempt, bill)
-        lines = tuple(line for bill in bills for line in bill.lines)
-        projected_s = record.projected_wall_s + sum(bill.projected_s for bill in bills)
-        serverful_s = record.serverful_wall_s + sum(bill.serverful_s for bill in bills)
-        on_servers = Counter(record.server_wall_s)
-        for bill in bills:
+                continue
+            costs = with_round(costs, attempt, bill)
             on_servers.update(bill.server_s)
-        use, pings = record.warm_use, tuple[LedgerLine, ...]()
-        for bill in bills:
             use = use.after(
                 bill.billed_s,
                 bill.busy_gb_s,
                 reused=bill.lost is not None,
                 lost=bill.lost or 0,
-                started=record.cold_pings if bill is bills[0] else 0,
+                started=record.cold_pings,
             )
-        if bills:
-            record, pings = self._settle_pings(record, settled[0].round)
+            if not bills:
+                record, pings = self._settle_pings(record, attempt.round)
+            bills.append(bill)
+        lines = tuple(line for bill in bills for line in bill.lines)
         updated = {
             "warm_use": use,
             "open_attempts": tuple(waiting),
             "costs": costs,
-            "projected_wall_s": projected_s,
-            "serverful_wall_s": serverful_s,
+            "projected_wall_s": record.projected_wall_s + sum(bill.projected_s for bill in bills),
+            "serverful_wall_s": record.serverful_wall_s + sum(bill.serverful_s for bill in bills),
             "server_wall_s": dict(on_servers),
         }
         return book_lines(record.model_copy(update=updated), lines), (*lines, *pings)
@@ -336,6 +344,31 @@ class Spending:
 
     def _learner_basis(self, job: Job) -> CostBasis:
         return self.basis.with_learner(job.learner, job.spec.learner_task)
+
+
+def _closed(
+    attempts: Sequence[OpenAttempt],
+    ending: Sequence[OpenAttempt],
+    *,
+    held_s: float,
+    times: LearnerTimes,
+) -> tuple[OpenAttempt, ...]:
+    """Return attempts, those that end with their times: the oldest is billed all that passed."""
+
+    def closed(attempt: OpenAttempt) -> OpenAttempt:
+        return attempt.model_copy(
+            update={
+                "learner_s": times.learner_s,
+                "update_s": times.update_s,
+                "overhead_s": times.overhead_s,
+                "own_s": times.own_s,
+                "own_work": times.own_work if attempt is ending[-1] else None,
+                "held_s": held_s if attempt is ending[0] else 0.0,
+            }
+        )
+
+    ids = {id(attempt) for attempt in ending}
+    return tuple(closed(each) if id(each) in ids else each for each in attempts)
 
 
 def book_lines(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:

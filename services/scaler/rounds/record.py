@@ -11,7 +11,7 @@ from services.scaler.book.records import (
     RoundEntry,
 )
 from services.scaler.launching.orders import LaunchOrder
-from services.scaler.money.accounting import Billed, Spending
+from services.scaler.money.accounting import NO_TIMES, Billed, LearnerTimes, Spending
 from services.scaler.money.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision
@@ -23,7 +23,6 @@ from shared.contracts.rounds import (
     ActorTrouble,
     EvaluationResult,
     LaunchCounts,
-    OwnWork,
     RoundPlan,
     RoundRequest,
     RoundResult,
@@ -99,28 +98,13 @@ def closed(
     An attempt without a result is billed `allowance_s` as the learner's own time.
     """
     ended, result = before.ended, request.previous
-    learner_s = update_s = overhead_s = own_s = 0.0
-    own: OwnWork | None = None
-    if result is not None and ended is not None:
-        timing, own = result.timing, result.own
-        learner_s, update_s, overhead_s = timing.learner_s, timing.update_s, timing.plan_s
-        if own is not None:
-            own_s = own.elapsed_s + (timing.evaluate_s if own.episodes else 0.0)
-    elif ended is not None:
-        learner_s = allowance_s
-    record, lines = spending.end_round(
-        record,
-        now,
-        learner_s=learner_s,
-        update_s=update_s,
-        overhead_s=overhead_s,
-        own_s=own_s,
-        own_work=own,
-        through=before.through,
-    )
+    times = NO_TIMES
+    if ended is not None:
+        times = LearnerTimes(learner_s=allowance_s) if result is None else LearnerTimes.of(result)
+    record, lines = spending.end_round(record, now, times, through=before.through)
     if ended is not None and ended.result is None:
         progress = advanced(record.job.progress, ended.round + 1, result)
-        measured_s = 0.0 if result is None else learner_s
+        measured_s = 0.0 if result is None else times.learner_s
         job = record.job.model_copy(update={"progress": progress})
         if record.job.progress.lost_replays < MOST_LOST_REPLAYS <= progress.lost_replays:
             job = _without_replays(job, before.round_index, now)

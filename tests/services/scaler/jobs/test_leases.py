@@ -204,7 +204,7 @@ async def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_th
     clock.now -= 900
 
     def end_a_round(record: JobRecord) -> Change:
-        return Change(record=SPENDING.end_round(record, clock.now, learner_s=0.0)[0])
+        return Change(record=SPENDING.end_round(record, clock.now)[0])
 
     await book.change("job-a", end_a_round)
     clock.now += 2

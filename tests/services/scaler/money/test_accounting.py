@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from services.scaler.book.records import AttemptKey, JobRecord, OpenAttempt
 from services.scaler.money.accounting import (
+    LearnerTimes,
     Spending,
     land,
     started_by_pings,
@@ -52,7 +53,7 @@ def ended(
 ) -> tuple[JobRecord, float]:
     """The record after the round, and the seconds that were billed to none."""
     after, lines = Spending(basis=BASIS, clock=clock).end_round(
-        record, now, learner_s=learner_s, overhead_s=overhead_s, through=through
+        record, now, LearnerTimes(learner_s=learner_s, overhead_s=overhead_s), through=through
     )
     assert after.settled_usd - record.settled_usd == pytest.approx(
         sum(line.amount_usd for line in lines)
@@ -78,7 +79,9 @@ def test_what_passes_is_billed_to_the_oldest_round_that_ends() -> None:
 def test_own_work_counts_once_where_two_attempts_of_a_round_end() -> None:
     own = OwnWork(rollouts=2, episodes=0, busy_s=30.0, elapsed_s=15.0)
     record = held(*(attempt(3, attempt=n, outcome=NOTHING_LAUNCHED) for n in (0, 1)))
-    record, _ = WALL.end_round(record, NOW + 20, learner_s=2.0, own_s=15.0, own_work=own)
+    record, _ = WALL.end_round(
+        record, NOW + 20, LearnerTimes(learner_s=2.0, own_s=15.0, own_work=own)
+    )
     # The learner's time of both attempts, and the mean of two tasks.
     assert record.serverful_wall_s == pytest.approx(2 * 2.0 + 15.0)
 
@@ -269,7 +272,7 @@ def test_environments_that_pings_started_are_a_line_of_the_next_bill() -> None:
     cold = Spending(basis=replace(BASIS, cold_start_s=2.0), clock="wall")
     record = pinging(held(attempt(3, outcome=NOTHING_LAUNCHED)), environments=5)
     assert record.cold_pings == 5
-    record, lines = cold.end_round(record, NOW + 7, learner_s=2.0)
+    record, lines = cold.end_round(record, NOW + 7, LearnerTimes(learner_s=2.0))
     (line,) = (line for line in lines if line.item == "pings" and line.quantity == 5)
     gb_s = 2.0 * BASIS.memory_gb
     assert line.round == 3
@@ -295,7 +298,7 @@ def test_a_job_pays_for_no_more_than_it_keeps_and_none_where_it_keeps_none() -> 
 def test_jobs_side_by_side_pay_for_cache_and_scaler_once_and_each_for_its_learner() -> None:
     def paid(num_held: int, clock: Clock = "wall") -> dict[str, float]:
         spending = Spending(basis=BASIS, clock=clock, num_held=lambda: num_held)
-        _, lines = spending.end_round(held(), NOW + 7, learner_s=0.0)
+        _, lines = spending.end_round(held(), NOW + 7)
         return {line.item: line.amount_usd for line in lines}
 
     alone, shared = paid(1), paid(4)
