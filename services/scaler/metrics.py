@@ -10,8 +10,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._count_rounds()
+        self._count_actors()
+        self._count_jobs_and_capacity()
+
+    def render(self) -> bytes:
+        """Return all metrics in Prometheus text format."""
+        return generate_latest(self._registry)
+
+    def _count_rounds(self) -> None:
         counter = partial(Counter, registry=self._registry)
-        gauge = partial(Gauge, registry=self._registry)
         histogram = partial(Histogram, registry=self._registry)
         self.decisions = histogram(
             "nitro_scaler_decision_seconds",
@@ -33,6 +41,9 @@ class Metrics:
             "Actors requested by the scaling policy, and granted after budget and concurrency.",
             ["stage"],
         )
+
+    def _count_actors(self) -> None:
+        counter = partial(Counter, registry=self._registry)
         self.invocations = counter(
             "nitro_scaler_invocations_total",
             "Ended tasks, by the outcome of their result.",
@@ -53,7 +64,13 @@ class Metrics:
             "Pings of idle environments, by result: warm, none, or error.",
             ["found"],
         )
-        self.in_flight = gauge("nitro_scaler_in_flight", "Tasks launched and not ended.")
+        self.in_flight = Gauge(
+            "nitro_scaler_in_flight", "Tasks launched and not ended.", registry=self._registry
+        )
+
+    def _count_jobs_and_capacity(self) -> None:
+        counter = partial(Counter, registry=self._registry)
+        gauge = partial(Gauge, registry=self._registry)
         self.jobs = gauge("nitro_scaler_jobs", "Jobs by status.", ["status"])
         self.provisioned = gauge(
             "nitro_scaler_provisioned_environments", "Provisioned concurrency asked for."
@@ -73,7 +90,3 @@ class Metrics:
             "1 while a part of capacity is at fault.",
             ["part"],
         )
-
-    def render(self) -> bytes:
-        """Return all metrics in Prometheus text format."""
-        return generate_latest(self._registry)

@@ -37,7 +37,7 @@ from services.scaler.capacity.learners_heard import LearnersHeard
 from services.scaler.capacity.staffing import Staffing
 from services.scaler.launching.lambda_function import LambdaApiError, LambdaFunction
 from services.scaler.metrics import Metrics
-from services.scaler.money.accounting import started_by_pings
+from services.scaler.money.account import started_by_pings
 from services.scaler.money.kept_warm import kept_by_pings
 from shared.contracts.jobs import FINISHED, Job, Wait
 from shared.contracts.learner_kind import MACHINE_KINDS, LearnerKind

@@ -19,7 +19,8 @@ from services.scaler.book.records import AttemptKey, Change, JobRecord, OpenGrad
 from services.scaler.launching.flights import Flight, Flights
 from services.scaler.launching.invoker import Invoker
 from services.scaler.launching.tasks import GradientOutcome
-from services.scaler.money.accounting import Spending, book_lines
+from services.scaler.money.account import book_lines
+from services.scaler.money.accounting import Spending
 from services.scaler.money.gradient_pricing import calls_lines, calls_per_update, worst_calls_usd
 from services.scaler.off_loop import OffLoop
 from services.scaler.refusals import conflict, found, invalid

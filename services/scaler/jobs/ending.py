@@ -1,7 +1,8 @@
 """The end of a job without a learner: by its user, its time limit or its budget."""
 
 from services.scaler.book.records import Change, JobRecord
-from services.scaler.money.accounting import Spending, lease_end
+from services.scaler.money.account import lease_end
+from services.scaler.money.accounting import Spending
 from shared.contracts.jobs import StopReason
 
 

@@ -12,7 +12,8 @@ from dataclasses import KW_ONLY, dataclass
 from services.scaler.book.book import Book
 from services.scaler.book.records import Change, JobRecord, LeaseRecord
 from services.scaler.jobs.ending import ended
-from services.scaler.money.accounting import Spending, stop_holding
+from services.scaler.money.account import stop_holding
+from services.scaler.money.accounting import Spending
 from services.scaler.refusals import found
 from shared.contracts.jobs import JobStatus, StopReason
 from shared.contracts.learner_kind import MachineKind

@@ -1,23 +1,26 @@
-"""A job's running account: reserved money, final bills, and the end of billed time.
+"""What a job spends: reserved money, final bills, and the end of billed time.
 
-Pure steps from one `JobRecord` to the next; the caller writes the result with the ledger lines in
-one change. `Spending` also prices time without plans: a learner that hangs, or is replaced
-repeatedly, still occupies learner, cache and warm environments.
+The caller writes a new `JobRecord` with its ledger lines in one change. Time without plans has a
+price, too: a learner that hangs, or is replaced repeatedly, still occupies learner, cache and warm
+environments.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Self
 
-from services.scaler.book.records import (
-    AttemptKey,
-    Change,
-    FunctionTimes,
-    JobRecord,
-    LaunchOutcome,
-    OpenAttempt,
+from services.scaler.book.records import JobRecord, OpenAttempt
+from services.scaler.money.account import (
+    NO_TIMES,
+    Billed,
+    LearnerTimes,
+    book_lines,
+    closed_attempts,
+    lease_end,
+    stop_holding,
+    unbilled_s,
+    warm_at_most,
 )
 from services.scaler.money.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import (
@@ -31,106 +34,7 @@ from services.scaler.money.ledger import (
 from services.scaler.money.round_means import with_round
 from shared.contracts.billing import LedgerLine
 from shared.contracts.jobs import Job
-from shared.contracts.rounds import OwnWork, RoundResult
 from shared.money.costs import CostBasis, projected_duration_s
-
-Billed = tuple[JobRecord, tuple[LedgerLine, ...]]
-"""A job after a step, and the ledger lines that belong to it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerTimes:
-    """What a round took its learner."""
-
-    learner_s: float = 0.0
-    """The learner's own time."""
-    update_s: float = 0.0
-    """Its update's part of that."""
-    overhead_s: float = 0.0
-    """For publishing the policy and requesting the round."""
-    own_s: float = 0.0
-    """From the plan to the last end on own cores."""
-    own_work: OwnWork | None = None
-    """The tasks there."""
-
-    @classmethod
-    def of(cls, result: RoundResult) -> Self:
-        """Return the times that a learner reports."""
-        timing, own = result.timing, result.own
-        own_s = 0.0
-        if own is not None:
-            own_s = own.elapsed_s + (timing.evaluate_s if own.episodes else 0.0)
-        return cls(
-            learner_s=timing.learner_s,
-            update_s=timing.update_s,
-            overhead_s=timing.plan_s,
-            own_s=own_s,
-            own_work=own,
-        )
-
-
-NO_TIMES = LearnerTimes()
-"""Of time in which no round ends, or in which the learner only waits."""
-
-
-def warm_at_most(basis: CostBasis, num_environments: int, *, pinged: int = 0) -> CostBasis:
-    """Return the deployment's basis for a job with at most this many warm environments.
-
-    At most `pinged` others are kept by pings.
-    """
-    return replace(basis, provisioned=min(basis.provisioned, num_environments), pinged=pinged)
-
-
-def stop_holding(record: JobRecord, until: float) -> JobRecord:
-    """Note that the learner returned the job at `until`."""
-    if record.accounted_until is None:
-        return record
-    held_s = max(0.0, until - record.accounted_until)
-    return record.model_copy(
-        update={"accounted_until": None, "held_carry_s": record.held_carry_s + held_s}
-    )
-
-
-def unbilled_s(record: JobRecord, now: float) -> float:
-    """Return the unbilled time in which learners held the job.
-
-    An expired lease counts to its end.
-    """
-    return stop_holding(record, lease_end(record, now)).held_carry_s
-
-
-def lease_end(record: JobRecord, now: float) -> float:
-    """Return the end of the learner's hold so far: its lease may have expired.
-
-    A lease from before the clock was set back may seem to end later than now.
-    """
-    return now if record.lease is None else min(now, record.lease.expires_at)
-
-
-def started_by_pings(record: JobRecord, *, num: int) -> Change | None:
-    """Note that pings started this many environments; None if they are of no use to the job.
-
-    The next bill includes them, because lines belong to rounds.
-    """
-    kept = min(num, kept_by_pings(record))
-    if not kept:
-        return None
-    return Change(record=record.model_copy(update={"cold_pings": record.cold_pings + kept}))
-
-
-def land(record: JobRecord, key: AttemptKey, outcome: LaunchOutcome) -> JobRecord:
-    """Note the outcome of a launch, and its functions' durations; harmless to repeat."""
-    attempts = tuple(
-        a.model_copy(update={"outcome": outcome})
-        if a.outcome is None and a.key(record.job.job_id) == key
-        else a
-        for a in record.open_attempts
-    )
-    step_s, call_s = outcome.counts.step_s, outcome.counts.call_overhead_s
-    times = record.function_times
-    if step_s is not None and call_s is not None:
-        times = FunctionTimes(step_s=step_s, call_s=call_s)
-    return record.model_copy(update={"open_attempts": attempts, "function_times": times})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +97,7 @@ class Spending:
         record = record.model_copy(update={"accounted_until": now, "held_carry_s": carried_s})
         held: tuple[LedgerLine, ...] = ()
         if ending:
-            attempts = _closed(record.open_attempts, ending, held_s=held_s, times=times)
+            attempts = closed_attempts(record.open_attempts, ending, held_s=held_s, times=times)
             record = record.model_copy(update={"open_attempts": attempts})
         elif not waiting and self.clock == "wall":
             held = settle_held(
@@ -344,40 +248,3 @@ class Spending:
 
     def _learner_basis(self, job: Job) -> CostBasis:
         return self.basis.with_learner(job.learner, job.spec.learner_task)
-
-
-def _closed(
-    attempts: Sequence[OpenAttempt],
-    ending: Sequence[OpenAttempt],
-    *,
-    held_s: float,
-    times: LearnerTimes,
-) -> tuple[OpenAttempt, ...]:
-    """Return attempts, those that end with their times: the oldest is billed all that passed."""
-
-    def closed(attempt: OpenAttempt) -> OpenAttempt:
-        return attempt.model_copy(
-            update={
-                "learner_s": times.learner_s,
-                "update_s": times.update_s,
-                "overhead_s": times.overhead_s,
-                "own_s": times.own_s,
-                "own_work": times.own_work if attempt is ending[-1] else None,
-                "held_s": held_s if attempt is ending[0] else 0.0,
-            }
-        )
-
-    ids = {id(attempt) for attempt in ending}
-    return tuple(closed(each) if id(each) in ids else each for each in attempts)
-
-
-def book_lines(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:
-    """Count lines that are written with the record as spent."""
-    settled_usd = record.settled_usd + sum(line.amount_usd for line in lines)
-    return record.model_copy(
-        update={
-            "settled_usd": settled_usd,
-            "num_lines": record.num_lines + len(lines),
-            "job": record.job.model_copy(update={"spent_usd": settled_usd}),
-        }
-    )

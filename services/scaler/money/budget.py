@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from services.scaler.money.accounting import warm_at_most
+from services.scaler.money.account import warm_at_most
 from services.scaler.money.gradient_pricing import worst_update_usd
 from services.scaler.money.kept_warm import least_warm, most_warm
 from shared.contracts.job_spec import JobSpec

@@ -11,7 +11,8 @@ from services.scaler.book.records import (
     RoundEntry,
 )
 from services.scaler.launching.orders import LaunchOrder
-from services.scaler.money.accounting import NO_TIMES, Billed, LearnerTimes, Spending
+from services.scaler.money.account import NO_TIMES, Billed, LearnerTimes
+from services.scaler.money.accounting import Spending
 from services.scaler.money.kept_warm import kept_by_pings, kept_warm
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision

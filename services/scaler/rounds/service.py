@@ -29,7 +29,8 @@ from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.launching.quota import Concurrency, ConcurrencyQuota
 from services.scaler.metrics import Metrics
-from services.scaler.money.accounting import Spending, land
+from services.scaler.money.account import land
+from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
 from services.scaler.money.ledger import worst_outcome
 from services.scaler.off_loop import OffLoop

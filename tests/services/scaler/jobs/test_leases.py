@@ -10,7 +10,8 @@ from services.scaler.book.book import Book
 from services.scaler.book.records import Change, JobRecord
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.jobs.leases import LeaseService
-from services.scaler.money.accounting import Spending, unbilled_s
+from services.scaler.money.account import unbilled_s
+from services.scaler.money.accounting import Spending
 from services.scaler.refusals import ApiError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus

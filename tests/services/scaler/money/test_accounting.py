@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scaler.book.records import AttemptKey, JobRecord, OpenAttempt
-from services.scaler.money.accounting import (
+from services.scaler.money.account import (
     LearnerTimes,
-    Spending,
     land,
     started_by_pings,
     stop_holding,
     unbilled_s,
 )
+from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import NOTHING_LAUNCHED, Clock, worst_outcome
 from shared.contracts.billing import LedgerLine
 from shared.contracts.learner_task import LearnerTask

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from services.scaler.book.records import JobRecord
-from services.scaler.money.accounting import warm_at_most
+from services.scaler.money.account import warm_at_most
 from services.scaler.money.budget import RoundPricing, closing_usd
 from services.scaler.rounds.decision import decide_with_warm
 from shared.contracts.job_spec import JobSpec
