@@ -33,6 +33,7 @@ from services.scaler.money.accounting import Spending
 from services.scaler.money.budget import RoundPricing
 from services.scaler.rounds.service import RoundService
 from services.scaler.settings import Settings
+from services.scaler.views.bills import Bills
 from services.scaler.views.curves import CurveStretches
 from services.scaler.views.estimating import Estimates
 from services.scaler.views.listing import JobListing
@@ -160,12 +161,10 @@ class Components:
             on_checking=self.checks.take_up,
         )
         self.finishing = FinishService(
-            book=self.book,
             launches=self.launches,
             changes=changes,
             now=self.now,
             spending=self._spending,
-            learners=settings.learners,
             finish_wait_s=settings.finish_wait_s,
         )
 
@@ -249,6 +248,13 @@ class Components:
             },
             every_s=settings.readiness_every_s,
             now=time.monotonic,
+        )
+        self.bills = Bills(
+            book=self.book,
+            launches=self.launches,
+            now=self.now,
+            spending=self._spending,
+            learners=settings.learners,
         )
         self.stretches = CurveStretches(book=self.book, so_far=self.launches.so_far)
         self.listing = JobListing(book=self.book, launches=self.launches, shown=self.shown)

@@ -118,7 +118,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
     ) -> Response:
         """List a job's full rounds in order."""
         first = max(cursor or 0, 0 if after is None else after + 1)
-        return tagged(request, parts.finishing.rounds(job_id, first=first, limit=limit))
+        return tagged(request, parts.bills.rounds(job_id, first=first, limit=limit))
 
     @_read(routes, "/v1/jobs/{job_id}/curves", Curves, 404)
     def show_curves(
@@ -140,7 +140,7 @@ def _add_round_routes(routes: APIRouter, parts: Components) -> None:
         cursor: Cursor = None,
     ) -> Response:
         """Show a job's bill so far, and a page of its lines; `limit=0` leaves them out."""
-        return tagged(request, parts.finishing.cost(job_id, first=cursor or 0, limit=limit))
+        return tagged(request, parts.bills.cost(job_id, first=cursor or 0, limit=limit))
 
 
 def _add_happening_routes(routes: APIRouter, parts: Components) -> None:

@@ -7,11 +7,10 @@ estimated time on AWS, for runs on one machine.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
-from services.scaler.book.book import Book
 from services.scaler.book.records import LaunchOutcome, OpenAttempt
 from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import Warm
@@ -239,39 +238,3 @@ def ledger_lines(
         for item in items
         if item.quantity > 0
     )
-
-
-_MAX_JOBS = 64
-"""Jobs with cached sums; they take 100 KB for a job of 1,000 rounds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """A job's bill, in dollars."""
-
-    num_lines: int = 0
-    by_round: Mapping[int, float] = field(default_factory=dict)
-    by_item: Mapping[str, float] = field(default_factory=dict)
-
-
-class LedgerTally:
-    """Sums of the ledgers of viewed jobs. Thread-safe: sums are immutable."""
-
-    def __init__(self, book: Book) -> None:
-        self._book = book
-        self._tallies: dict[str, Sums] = {}
-
-    def of(self, job_id: str) -> Sums:
-        """Return the current sums of a job's ledger."""
-        known = self._tallies.get(job_id, Sums())
-        lines = self._book.lines(job_id, skip=known.num_lines)
-        if not lines:
-            return known
-        by_round, by_item = dict(known.by_round), dict(known.by_item)
-        for line in lines:
-            by_round[line.round] = by_round.get(line.round, 0.0) + line.amount_usd
-            by_item[line.item] = by_item.get(line.item, 0.0) + line.amount_usd
-        sums = Sums(known.num_lines + len(lines), by_round, by_item)
-        others = [*self._tallies.items()][1 - _MAX_JOBS :]
-        self._tallies = {**dict(others), job_id: sums}  # as a whole, for those who look
-        return sums

@@ -197,11 +197,9 @@ class Services:
             on_checking=lambda _: None,
         )
         self.finishing = FinishService(
-            book=self.book,
             launches=self.launches,
             changes=changes,
             now=clock,
             spending=spending,
-            learners={"gpu": "g6.2xlarge", "cpu": "Fargate task"},
             finish_wait_s=0.0,
         )
