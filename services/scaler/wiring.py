@@ -216,7 +216,7 @@ class Components:
             capacity=capacity,
             concurrency=lambda: clients.quota.known,
             now=self.now,
-            expire=self.jobs.expire,
+            give_up=self.jobs.give_up,
         )
 
     def _wire_rounds(self, settings: Settings, clients: Clients) -> None:

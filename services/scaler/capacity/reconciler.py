@@ -88,8 +88,8 @@ class CapacityReconciler:
     """None without a dead-man switch."""
     metrics: Metrics
     now: Callable[[], float]
-    expire: Callable[[str, str | None, Callable[[JobRecord], bool] | None], Awaitable[None]]
-    """Ends a job without a learner, at its time limit or with an error."""
+    expire: Callable[[str, Callable[[JobRecord], bool]], Awaitable[None]]
+    """Ends a job at its time limit or budget, if it still is over one of them."""
     forsake: Callable[[str], Awaitable[None]]
     """Ends an external job whose client is gone, unless it is back."""
     keep_alive: KeepAlive
@@ -101,25 +101,17 @@ class CapacityReconciler:
     def __post_init__(self) -> None:
         self._announced = True
         self._asked = 0
-        self._ready = 0
+        self.ready = 0
+        """Warm environments, as last read."""
         self._ping_in_s = math.inf
         self._cold_pings = 0
         self._next_end_in_s = math.inf
-        self._problems: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
+        """Degraded parts, by name; empty if all is well."""
         self._waits: dict[LearnerKind, str] = {}
         self._job_waits: dict[str, str] = {}
         self._heard = LearnersHeard(since=self.now())
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def ready(self) -> int:
-        """Warm environments, as last read."""
-        return self._ready
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """Degraded parts, by name; empty if all is well."""
-        return dict(self._problems)
 
     def heard_from(self, asked: LeaseRequest) -> None:
         """Record a learner's request for work."""
@@ -189,8 +181,8 @@ class CapacityReconciler:
                     problems[name] = problem
         for name in ("jobs", *steps):
             self.metrics.capacity_degraded.labels(part=name).set(name in problems)
-        self._problems = problems
-        warming = self._ready < self._asked
+        self.problems = problems
+        warming = self.ready < self._asked
         every_s = min(self.every_s, self._ping_in_s, self._next_end_in_s)
         return min(_POLL_S, every_s) if warming else every_s
 
@@ -206,7 +198,7 @@ class CapacityReconciler:
         found = await self.function.provisioned()
         configured, ready = found.asked, min(found.ready, found.asked)
         # Failed environments do not recover by themselves: the next run is early enough.
-        self._asked, self._ready = ready if found.failed else configured, ready
+        self._asked, self.ready = ready if found.failed else configured, ready
         wanted = environments_wanted(jobs, self.rule, self.now())
         num = environments_allowed(wanted, self.rule)
         if num > configured:
@@ -225,8 +217,8 @@ class CapacityReconciler:
             )
             self.book.require_ours()
             await self.function.provision(num)
-            self._ready = min(ready, num)
-            self._asked = self._ready if found.failed else num
+            self.ready = min(ready, num)
+            self._asked = self.ready if found.failed else num
         self.metrics.provisioned.set(num)
         self.metrics.provisioned_clipped.set(clipped)
         if found.failed:
@@ -293,7 +285,7 @@ class CapacityReconciler:
         late = self._past(limits_at(jobs, self.rule, self.now()))
         for job_id in late:
             _LOG.warning("job reached a limit and keeps nothing on", extra={"job": job_id})
-            await self.expire(job_id, None, self._is_over)
+            await self.expire(job_id, self._is_over)
         if not late:
             return None
         return f"{len(late)} reached their time limit (NITRO_LONGEST_JOB_S) or budget, and end"

@@ -44,8 +44,8 @@ class Staffing:
     concurrency: Callable[[], int | None]
     """Concurrent executions of the actor function, if known."""
     now: Callable[[], float]
-    expire: Callable[[str, str | None, Callable[[JobRecord], bool] | None], Awaitable[None]]
-    """Ends a job without a learner."""
+    give_up: Callable[[str, str], Awaitable[None]]
+    """Ends a job that gets no learner, with the reason."""
 
     async def look(self, jobs: Sequence[JobRecord], *, may_run: bool) -> Staffed:
         """Adjust the tasks to all unfinished jobs; run new ones if allowed.
@@ -71,7 +71,7 @@ class Staffing:
             await self.threads.run(self.ecs.stop, arn, why)
         for job_id, why in decided.given_up.items():
             _LOG.warning("job waited for a learner in vain", extra={"job": job_id, "why": why})
-            await self.expire(job_id, why, None)
+            await self.give_up(job_id, why)
         waits = await self._run(decided) if may_run else {}
         return Staffed(
             on=decided.on,

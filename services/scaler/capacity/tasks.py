@@ -122,8 +122,8 @@ def _fill(
         if now >= start.since + rule.longest_wait_s:
             made.given_up[job_id] = _no_learner(rule)
             continue
-        if kind not in full:
-            full |= _no_room(kind, on, rule, needs=needs, room=room)
+        if kind not in full and (why := _no_room(kind, on, rule, needs=needs, room=room)):
+            full[kind] = why
         if kind in full:
             made.waits[job_id] = full[kind]
             continue
@@ -139,19 +139,19 @@ def _no_room(
     *,
     needs: int,
     room: int | None,
-) -> dict[MachineKind, str]:
-    """Return why no more learners of a kind can start, or None."""
+) -> str | None:
+    """Return why no more learners of a kind can start; None if they can."""
     if on[kind] >= rule.most[kind]:
-        return {
-            kind: f"a learner {_WORDS[kind]}: {on[kind]} work for earlier jobs, the maximum of "
-            f"this deployment ({_SETTING[kind]})"
-        }
+        return (
+            f"a learner {_WORDS[kind]}: {on[kind]} work for earlier jobs, the maximum of this "
+            f"deployment ({_SETTING[kind]})"
+        )
     if room is not None and needs > room and any(on.values()):
-        return {
-            kind: f"room for its actors: jobs before it leave {max(0, room)} of Lambda's "
-            "concurrent executions (quota L-B99A9384)"
-        }
-    return {}
+        return (
+            f"room for its actors: jobs before it leave {max(0, room)} of Lambda's concurrent "
+            "executions (quota L-B99A9384)"
+        )
+    return None
 
 
 def _useless(record: JobRecord, tasks: Sequence[FoundTask], now: float) -> dict[str, str]:

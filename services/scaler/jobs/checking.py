@@ -73,9 +73,7 @@ class CheckDesk:
                     self._wanted.discard(job_id)
                     record = await self.book.find(job_id)
                     if record is None or not _waits(record):
-                        if (
-                            job_id in self._wanted
-                        ):  # another check may have been requested since its read
+                        if job_id in self._wanted:  # asked for again since it was read
                             continue
                         break
                     await self._decide(record)

@@ -119,33 +119,38 @@ class JobService:
         return (await self._changed(job_id, decide)).job
 
     async def expire(
-        self,
-        job_id: str,
-        why: str | None = None,
-        still: Callable[[JobRecord], bool] | None = None,
+        self, job_id: str, is_over: Callable[[JobRecord], bool] = lambda _record: True
     ) -> None:
-        """End a job that has reached a limit.
+        """End a job at its time limit or its budget, unless it `is_over` neither any more.
 
-        At its budget it is stopped, and can resume with more. Otherwise it fails, unless a learner
-        still holds it, whose machine is then turned off. A user's own program cannot be turned off:
-        it loses the job.
-
-        Args:
-            job_id: Which.
-            why: What it has failed for; None if it reached its time limit.
-            still: Whether it is to end as it is now: it may have changed since that was found.
+        At its budget it is stopped, and can resume with more. At its time limit it fails, unless a
+        learner still holds it, whose machine is then turned off. A user's own program cannot be
+        turned off: it loses the job.
         """
 
         def decide(record: JobRecord) -> Change | None:
             now = self.now()
-            if record.job.status in FINISHED or not (still is None or still(record)):
+            if record.job.status in FINISHED or not is_over(record):
                 return None
             if self.spending.spent_at(record, now) <= now:
                 return ended(record, self.spending, now, "budget")
-            if is_held(record, now) and (why is not None or record.job.learner != "external"):
+            if is_held(record, now) and record.job.learner != "external":
                 return None
-            longest = f"reached its time limit (NITRO_LONGEST_JOB_S) while {record.job.status}"
-            return ended(record, self.spending, now, "error", longest if why is None else why)
+            why = f"reached its time limit (NITRO_LONGEST_JOB_S) while {record.job.status}"
+            return ended(record, self.spending, now, "error", why)
+
+        await self.changes.change(job_id, decide, waits_for_cache=False)
+
+    async def give_up(self, job_id: str, why: str) -> None:
+        """End a job that gets no learner, unless it has one by now."""
+
+        def decide(record: JobRecord) -> Change | None:
+            now = self.now()
+            if record.job.status in FINISHED:
+                return None
+            if self.spending.spent_at(record, now) <= now:
+                return ended(record, self.spending, now, "budget")
+            return None if is_held(record, now) else ended(record, self.spending, now, "error", why)
 
         await self.changes.change(job_id, decide, waits_for_cache=False)
 

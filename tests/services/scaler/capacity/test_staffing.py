@@ -106,7 +106,7 @@ class Simulation:
             capacity=capacity,
             concurrency=lambda: 1000,
             now=lambda: self.time,
-            expire=self._expire,
+            give_up=self._give_up,
         )
 
     async def submit(self, name: str, seconds: float) -> None:
@@ -162,7 +162,7 @@ class Simulation:
         }
         return Change(record=record.model_copy(update=updated))
 
-    async def _expire(self, job_id: str, why: str | None, still: object) -> None:
+    async def _give_up(self, job_id: str, why: str) -> None:
         pytest.fail(f"{job_id} was given up: {why}")
 
 
