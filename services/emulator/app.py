@@ -241,10 +241,6 @@ def _server(app: ASGIApp, *, http: type[asyncio.Protocol]) -> _Server:
     )
 
 
-async def _run(settings: Settings) -> None:
-    await Emulator(settings).serve()
-
-
 def main() -> int:
     """Run the emulator and return the exit code."""
     try:
@@ -263,7 +259,7 @@ def main() -> int:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     allow_many_connections()
     try:
-        uvloop.run(_run(settings))
+        uvloop.run(Emulator(settings).serve())
     except (PortError, TokenError) as error:
         return _refuse(str(error))
     return 0

@@ -22,7 +22,7 @@ from services.scaler.book import layout
 from services.scaler.book.bell import Bell
 from services.scaler.book.events import events_of
 from services.scaler.book.reading import UnreadableError, left_aside, parsed
-from services.scaler.book.records import Change, IdempotencyEntry, JobRecord, JobRow
+from services.scaler.book.records import Change, Decide, IdempotencyEntry, JobRecord, JobRow
 from services.scaler.book.table import LAST, Item, Table
 from services.scaler.book.writes import Writes
 from services.scaler.off_loop import OffLoop
@@ -168,12 +168,8 @@ class Book(Writes):
         rows = ((position, row.summary) for (position, _), row in found if row is not None)
         return list(itertools.islice(rows, limit))
 
-    async def change(
-        self, job_id: str, decide: Callable[[JobRecord], Change | None]
-    ) -> JobRecord | None:
+    async def change(self, job_id: str, decide: Decide) -> JobRecord | None:
         """Decide a change of a job once and write it, exclusively.
-
-        When `decide` returns None nothing is written.
 
         Returns:
             The record after the change, or None when there is no such job.

@@ -4,6 +4,7 @@ All of a job's state lives in one `JobRecord` with a version. Every write is one
 takes effect as a whole.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -345,6 +346,10 @@ class Change:
     """Ledger lines to append."""
     forget_rounds_from: int | None = None
     """Remove entries of this round and later ones first."""
+
+
+Decide = Callable[[JobRecord], Change | None]
+"""Decides a job's change from its current record; None where nothing is to be written."""
 
 
 class IdempotencyEntry(Message):

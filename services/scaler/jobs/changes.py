@@ -1,11 +1,10 @@
 """Changes that may end a job, from any source: learner, user, limit or lost learners."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from services.scaler.book.book import Book
-from services.scaler.book.records import Change, JobRecord
+from services.scaler.book.records import Decide, JobRecord
 from services.scaler.gradients.service import GradientService
 from services.scaler.launching.launches import Launches
 from shared.contracts.jobs import FINISHED
@@ -20,11 +19,7 @@ class JobChanges:
     gradients: GradientService
 
     async def change(
-        self,
-        job_id: str,
-        decide: Callable[[JobRecord], Change | None],
-        *,
-        waits_for_cache: bool = True,
+        self, job_id: str, decide: Decide, *, waits_for_cache: bool = True
     ) -> JobRecord | None:
         """Change a job through the book, and cancel its flights if it has ended.
 

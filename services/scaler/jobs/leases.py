@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 
 from services.scaler.book.book import Book
-from services.scaler.book.records import Change, JobRecord, LeaseRecord
+from services.scaler.book.records import Change, Decide, JobRecord, LeaseRecord
 from services.scaler.jobs.ending import ended
 from services.scaler.money.account import stop_holding
 from services.scaler.money.accounting import Spending
@@ -38,7 +38,7 @@ class LeaseService:
     heartbeat_every_s: float
     now: Callable[[], float]
     spending: Spending
-    change: Callable[[str, Callable[[JobRecord], Change | None]], Awaitable[JobRecord | None]]
+    change: Callable[[str, Decide], Awaitable[JobRecord | None]]
     """Changes a job that may end by it; see `JobChanges`."""
     cache_url: str | None = None
     """The cache's address for clients of external jobs."""

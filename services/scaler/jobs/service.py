@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from services.scaler.book.book import Book
-from services.scaler.book.records import Change, IdempotencyEntry, JobRecord
+from services.scaler.book.records import Change, Decide, IdempotencyEntry, JobRecord
 from services.scaler.capacity.decision import is_held
 from services.scaler.jobs.admission import Admission, admitted, least_learner
 from services.scaler.jobs.changes import JobChanges
@@ -288,9 +288,7 @@ class JobService:
     async def _record(self, job_id: str) -> JobRecord:
         return found(await self.book.find(job_id), "job", job_id)
 
-    async def _changed(
-        self, job_id: str, decide: Callable[[JobRecord], Change | None]
-    ) -> JobRecord:
+    async def _changed(self, job_id: str, decide: Decide) -> JobRecord:
         return found(await self.book.change(job_id, decide), "job", job_id)
 
 
