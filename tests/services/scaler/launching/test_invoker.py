@@ -101,9 +101,6 @@ class Running:
     def ping(self, num: int, on_end: Callable[[Execution], None]) -> None:
         self._begin(self._invoker.ping(num, 0.0, on_end)).result(10)
 
-    def pause(self, seconds: float) -> concurrent.futures.Future[bool]:
-        return self._begin(self._invoker.pause(seconds))
-
     def close(self, *, wait_s: float) -> bool:
         return self._begin(self._invoker.close(wait_s=wait_s)).result(20)
 
@@ -507,64 +504,6 @@ def test_closing_drops_what_has_not_started_and_waits_for_the_rest(
     assert invoker.close(wait_s=10)
     assert len(sink.outcomes) == 2
     assert len(lambdas.events) == 2
-
-
-def test_a_pause_ends_with_the_invoker(invoker: Running) -> None:
-    assert invoker.pause(0.001).result(10)
-    pausing = invoker.pause(60.0)
-    assert invoker.close(wait_s=10)
-    assert not pausing.result(10)
-    assert not invoker.pause(60.0).result(10)
-
-
-def gated(lambdas: LambdaEndpoint, number: int) -> list[threading.Event]:
-    """Have every actor wait for its own gate; return the gates."""
-    gates = [threading.Event() for _ in range(number)]
-
-    def behave(event: Task, nth: int) -> Reply:
-        index = event["actor_index"]
-        assert isinstance(index, int)
-        return Reply(body=report(event).body, gate=gates[index])
-
-    lambdas.behave = behave
-    return gates
-
-
-def test_no_more_are_in_flight_than_the_account_allows(
-    start_invoker: StartInvoker, lambdas: LambdaEndpoint
-) -> None:
-    gates = gated(lambdas, 6)
-    invoker = start_invoker(most=6, limit=lambda: 2)
-    sink = Sink()
-    invoker.submit([task(i) for i in range(6)], sink)
-    for done in range(6):
-        expected = min(done + 2, 6)
-        lambdas.wait_events("sample", expected)
-        arrived = lambdas.rollouts()
-        assert len(arrived) == expected
-        actor = arrived[done][3]
-        assert isinstance(actor, int)
-        gates[actor].set()
-        sink.wait(done + 1)
-
-
-def test_those_that_wait_start_together_once_the_account_allows_more(
-    start_invoker: StartInvoker, lambdas: LambdaEndpoint
-) -> None:
-    gates = gated(lambdas, 6)
-    limits = [1]
-    invoker = start_invoker(most=6, limit=lambda: limits[-1])
-    sink = Sink()
-    invoker.submit([task(i) for i in range(6)], sink)
-    lambdas.wait_events("sample", 1)
-    limits.append(5)
-    (first,) = (event["actor_index"] for event in lambdas.events)
-    assert isinstance(first, int)
-    gates[first].set()  # its end lets in all five others, none of which has ended
-    lambdas.wait_events("sample", 6)
-    for gate in gates:
-        gate.set()
-    assert len(sink.wait(6)) == 6
 
 
 def test_an_outcome_says_when_its_first_request_went_out(
