@@ -118,7 +118,7 @@ def test_no_payload_is_an_empty_event(emulator: RunningEmulator) -> None:
     assert "LogResult" not in answer
 
 
-@pytest.mark.parametrize("kind", ["DryRun", "Event"])
+@pytest.mark.parametrize("kind", ["DryRun", "Event", "Whenever"])
 def test_a_kind_of_invocation_that_nothing_here_uses_is_refused(
     emulator: RunningEmulator, kind: str
 ) -> None:
@@ -191,9 +191,7 @@ def test_wrong_media_type_is_refused_with_a_typed_error(emulator: RunningEmulato
     assert "text/html" in error["message"]
 
 
-def test_unknown_invocation_type_and_unknown_calls(emulator: RunningEmulator) -> None:
-    headers = {"X_Amz_Invocation_Type": "Whenever"}
-    assert emulator.request("POST", INVOKE, body=b"{}", **headers)[0] == 400
+def test_a_call_that_is_not_emulated_says_so(emulator: RunningEmulator) -> None:
     with pytest.raises(ClientError, match="not emulated"):
         emulator.client().list_functions()
 

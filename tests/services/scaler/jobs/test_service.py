@@ -11,11 +11,8 @@ from shared.contracts.gradients import GradientCall, GradientGrant, GradientRequ
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.problem import Problem
 from shared.contracts.rounds import EvaluationResult
-from shared.contracts.views.jobs import JobList
 from tests.patience import ANSWER_S
-from tests.services.scaler.lambda_endpoint import (
-    healthy,
-)
+from tests.services.scaler.lambda_endpoint import healthy
 from tests.services.scaler.running import Scaler, StartScaler, wrong_fields
 
 
@@ -34,23 +31,6 @@ def test_a_parameter_that_would_have_no_effect_is_refused(
     assert response.status_code == 422
     (error,) = Problem.model_validate_json(response.content).errors
     assert (error.field, error.message) == (field, message)
-
-
-def test_jobs_are_listed_newest_first_page_by_page(scaler: Scaler) -> None:
-    ids = [scaler.submit(seed=i).job_id for i in range(5)]
-    seen: list[str] = []
-    cursor: str | None = None
-    while True:
-        query = {"limit": "2"} | ({"cursor": cursor} if cursor else {})
-        page = JobList.model_validate_json(scaler.http.get("/v1/jobs", params=query).content)
-        seen += [job.job_id for job in page.jobs]
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    assert seen == ids[::-1]
-    scaler.http.post(f"/v1/jobs/{ids[2]}/stop")
-    stopped = scaler.http.get("/v1/jobs", params={"status": "stopped"}).json()["jobs"]
-    assert [job["job_id"] for job in stopped] == [ids[2]]
 
 
 @pytest.mark.parametrize(

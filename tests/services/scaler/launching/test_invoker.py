@@ -1,26 +1,15 @@
 """Invocations over real HTTP against a server that speaks Lambda's API."""
 
-import asyncio
-import concurrent.futures
-import contextlib
-import math
-import socket
-import socketserver
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn
 
 import pytest
 
-from nitro.local.ports import free_ports
-from services.scaler.launching.invoker import ActorInvoker, Awaited, RetryRule
+from services.scaler.launching.invoker import Awaited
 from services.scaler.launching.lambda_function import Execution, LambdaFunction
-from services.scaler.launching.tasks import ROLLOUTS, RolloutOutcome
-from services.scaler.settings import Settings
-from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask
 from tests.services.scaler.lambda_endpoint import (
     LambdaEndpoint,
@@ -31,134 +20,15 @@ from tests.services.scaler.lambda_endpoint import (
     throttle,
     waking,
 )
-from tests.services.scaler.services_without_network import Inline
+from tests.services.scaler.launching.running_invoker import (
+    Running,
+    Sink,
+    StartInvoker,
+    run_one,
+    task,
+)
 
 RETRIES = 3
-_ALWAYS = Awaited()
-T = TypeVar("T")
-
-
-def task(actor_index: int = 0, **env_kwargs: str) -> RolloutTask:
-    return RolloutTask(
-        mode="sample",
-        job_id="job",
-        round=1,
-        attempt=0,
-        actor_index=actor_index,
-        policy_version=1,
-        env=EnvironmentRef(env_id="Hopper-v5", env_kwargs=dict(env_kwargs)),
-        steps=256,
-        seed=7,
-    )
-
-
-class Sink:
-    """Collects outcomes from the loop's thread."""
-
-    def __init__(self) -> None:
-        self.outcomes: list[RolloutOutcome] = []
-        self._changed = threading.Condition()
-
-    def __call__(self, outcome: RolloutOutcome) -> None:
-        with self._changed:
-            self.outcomes.append(outcome)
-            self._changed.notify_all()
-
-    def wait(self, count: int) -> list[RolloutOutcome]:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.outcomes) >= count, 10)
-        return sorted(self.outcomes, key=lambda o: o.task.actor_index)
-
-
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop that runs beside the test."""
-    made = asyncio.new_event_loop()
-    thread = threading.Thread(target=made.run_forever)
-    thread.start()
-    yield made
-    for _ in range(3):  # what was closed ends
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), made).result(10)
-    made.call_soon_threadsafe(made.stop)
-    thread.join()
-    made.close()
-
-
-class Running:
-    """An invoker on that loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, invoker: ActorInvoker) -> None:
-        self._loop, self._invoker = loop, invoker
-
-    def submit(
-        self, tasks: Iterable[RolloutTask], sink: Sink, awaited: Awaited = _ALWAYS
-    ) -> concurrent.futures.Future[None]:
-        async def told(outcome: RolloutOutcome) -> None:
-            sink(outcome)
-
-        return self._begin(self._invoker.run(tasks, told, awaited))
-
-    def ping(self, num: int, on_end: Callable[[Execution], None]) -> None:
-        self._begin(self._invoker.ping(num, 0.0, on_end)).result(10)
-
-    def close(self, *, wait_s: float) -> bool:
-        return self._begin(self._invoker.close(wait_s=wait_s)).result(20)
-
-    def _begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-
-@pytest.fixture
-def function(lambdas: LambdaEndpoint, loop: asyncio.AbstractEventLoop) -> Iterator[LambdaFunction]:
-    made = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url), Inline())
-    yield made
-    loop.call_soon_threadsafe(made.close)
-
-
-StartInvoker = Callable[..., Running]
-
-
-@pytest.fixture
-def start_invoker(
-    function: LambdaFunction, loop: asyncio.AbstractEventLoop
-) -> Iterator[StartInvoker]:
-    """Start invokers that have ended with the test."""
-    started: list[Running] = []
-
-    def start(
-        *,
-        most: int = 2,
-        limit: Callable[[], int | None] = lambda: None,
-        cold_starts_per_s: float = math.inf,
-        **rule: Any,
-    ) -> Running:
-        usual = {"throttled_s": 0.001, "first_pause_s": 0.001, "timeout_s": 60.0}
-        made = RetryRule(**{**usual, **rule})
-        invoker = ActorInvoker(
-            function,
-            made,
-            ROLLOUTS,
-            most=most,
-            limit=limit,
-            cold_starts_per_s=cold_starts_per_s,
-            seed=0,
-        )
-        started.append(Running(loop, invoker))
-        return started[-1]
-
-    yield start
-    assert all(invoker.close(wait_s=10) for invoker in started)
-
-
-@pytest.fixture
-def invoker(start_invoker: StartInvoker) -> Running:
-    return start_invoker(most=8, throttled_s=10.0)
-
-
-def run_one(invoker: Running) -> RolloutOutcome:
-    sink = Sink()
-    invoker.submit([task()], sink)
-    return sink.wait(1)[0]
 
 
 def test_every_task_is_invoked_once_on_the_alias_and_reports(
@@ -286,134 +156,6 @@ def test_a_function_that_was_idle_for_weeks_is_waited_for_and_nothing_of_it_bill
     outcome = run_one(invoker)
     assert "ResourceNotReadyException" in outcome.reason
     assert (outcome.throttled, outcome.requests, outcome.billed_s) == (0, 0, ())
-
-
-class Front:
-    """Lambda's address: refuses connections until it is opened on the endpoint behind it."""
-
-    def __init__(self, lambdas: LambdaEndpoint) -> None:
-        self._behind = ("127.0.0.1", int(lambdas.url.rpartition(":")[2]))
-        (self.port,) = free_ports(1)
-
-    def open(self, stack: ExitStack) -> None:
-        """Let connections through until the stack is left."""
-        server = stack.enter_context(_Forwarding(self.port, self._behind))
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(server.shutdown)
-
-
-class _Forwarding(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def __init__(self, port: int, behind: tuple[str, int]) -> None:
-        self.behind = behind
-        super().__init__(("127.0.0.1", port), _Forward)
-
-
-class _Forward(socketserver.BaseRequestHandler):
-    server: _Forwarding
-
-    def handle(self) -> None:
-        with socket.create_connection(self.server.behind) as behind:
-            back = threading.Thread(target=_copy, args=(behind, self.request), daemon=True)
-            back.start()
-            _copy(self.request, behind)
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
-
-
-class Retries:
-    """What was told of tries that are followed by another."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
-        self._changed = threading.Condition()
-
-    def __call__(self, kind: str, why: str) -> None:
-        with self._changed:
-            self.told.append((kind, why))
-            self._changed.notify_all()
-
-    def wait(self, count: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.told) >= count, 10)
-
-
-@pytest.fixture
-def front(lambdas: LambdaEndpoint) -> Front:
-    return Front(lambdas)
-
-
-@pytest.fixture
-def behind_front(front: Front, loop: asyncio.AbstractEventLoop) -> Iterator[Running]:
-    settings = Settings(auth="disabled", lambda_endpoint_url=f"http://127.0.0.1:{front.port}")
-    function = LambdaFunction(settings, Inline())
-    rule = RetryRule(throttled_s=0.001, first_pause_s=0.001, timeout_s=60.0)
-    invoker = Running(loop, ActorInvoker(function, rule, ROLLOUTS, most=2, seed=0))
-    yield invoker
-    assert invoker.close(wait_s=10)
-    loop.call_soon_threadsafe(function.close)
-
-
-def test_an_endpoint_that_is_away_is_tried_until_it_is_back_and_counts_as_no_execution(
-    front: Front, behind_front: Running, lambdas: LambdaEndpoint
-) -> None:
-    lambdas.behave = lambda t, nth: report(t) if nth else function_error("boom")
-    sink, retries = Sink(), Retries()
-    with ExitStack() as stack:
-        behind_front.submit([task()], sink, Awaited(on_retry=retries))
-        retries.wait(5)
-        assert lambdas.events == []
-        front.open(stack)
-        (outcome,) = sink.wait(1)
-    assert outcome.report is not None
-    assert (outcome.requests, outcome.billed_s) == (2, (0.05, 0.1))  # both executions are left
-    kinds = [kind for kind, _ in retries.told]
-    assert kinds == ["unreachable"] * (len(kinds) - 1) + ["failed"]
-    assert "UnreachableError" in retries.told[0][1]
-
-
-def test_an_endpoint_that_stays_away_fails_the_task_at_its_deadline_at_no_cost(
-    behind_front: Running,
-) -> None:
-    sink, retries = Sink(), Retries()
-    until = time.perf_counter() + 0.2
-    behind_front.submit([task()], sink, Awaited(until=until, on_retry=retries))
-    (outcome,) = sink.wait(1)
-    assert (outcome.report, outcome.requests, outcome.billed_s) == (None, 0, ())
-    assert "UnreachableError" in outcome.reason
-    assert len(retries.told) > 2  # both executions would have been used up
-
-
-def test_an_endpoint_that_is_away_is_not_tried_for_a_task_that_nobody_wants(
-    behind_front: Running,
-) -> None:
-    sink, retries, unwanted = Sink(), Retries(), threading.Event()
-    awaited = Awaited(wanted=lambda: not unwanted.is_set(), on_retry=retries)
-    behind_front.submit([task()], sink, awaited)
-    retries.wait(2)
-    unwanted.set()
-    (outcome,) = sink.wait(1)
-    assert (outcome.report, outcome.requests) == (None, 0)
-
-
-def test_a_task_that_a_closing_invoker_could_not_start_has_vanished(
-    behind_front: Running,
-) -> None:
-    sink, retries = Sink(), Retries()
-    behind_front.submit([task()], sink, Awaited(on_retry=retries))
-    retries.wait(2)
-    assert behind_front.close(wait_s=10)
-    (outcome,) = sink.outcomes
-    assert (outcome.report, outcome.requests, outcome.failure) == (None, 0, "vanished")
 
 
 def test_a_task_whose_turn_comes_after_its_deadline_is_not_invoked(

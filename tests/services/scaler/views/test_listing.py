@@ -64,6 +64,8 @@ def test_jobs_are_filtered_and_sorted(scaler: Scaler, ids: list[str]) -> None:
     second = listed(scaler, sort="created", limit=3, cursor=first.next_cursor or "")
     assert [ids.index(job.job_id) for job in (*first.jobs, *second.jobs)] == [0, 1, 2, 3, 4]
     assert second.next_cursor is None
+    scaler.http.post(f"/v1/jobs/{ids[2]}/stop")
+    assert found(status="stopped") == [2]
     for wrong in ({"sort": "size"}, {"tag": "two words"}, {"status": "done"}):
         assert wrong_fields(scaler.http.get("/v1/jobs", params=wrong)) == [*wrong]
 
