@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from services.scaler.book.records import JobRecord
 from services.scaler.capacity.decision import CapacityRule, counts, is_held
+from services.scaler.launching.execution import Execution
 from services.scaler.launching.invoker import ActorInvoker
-from services.scaler.launching.lambda_function import Execution
 from services.scaler.launching.launches import Launches
 from services.scaler.metrics import Metrics
 from services.scaler.money.kept_warm import kept_by_pings

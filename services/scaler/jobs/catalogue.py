@@ -7,11 +7,8 @@ from http import HTTPStatus
 
 from pydantic import ValidationError
 
-from services.scaler.launching.lambda_function import (
-    Execution,
-    LambdaFunction,
-    error_message,
-)
+from services.scaler.launching.execution import Execution, error_message
+from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.refusals import ApiError, invalid
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.environment_spec import EnvironmentSpec

@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal
 
-from services.scaler.launching.lambda_function import Execution, ExecutionKind, LambdaFunction
+from services.scaler.launching.execution import Execution, ExecutionKind
+from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.room import Room
 from services.scaler.launching.tasks import R, T, TaskKind, TaskOutcome, event_of
 from shared.cache.arrivals import FailureKind

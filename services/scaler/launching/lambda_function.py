@@ -4,15 +4,12 @@ Nothing is retried here: hidden retries would run actors again, at a cost.
 `services.scaler.launching.invoker` decides about them.
 """
 
-import base64
 import functools
-import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import boto3
 import botocore.session
@@ -22,57 +19,30 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import Loader, create_loader
 
 from services.scaler.launching.connections import UnreachableError
+from services.scaler.launching.execution import (
+    MAX_REASON,
+    Execution,
+    ExecutionKind,
+    answered,
+    never_started,
+    refused,
+    short,
+)
 from services.scaler.launching.invoke_request import InvokeRequests
 from services.scaler.off_loop import OffLoop
 from services.scaler.settings import Settings
-from shared.cache.arrivals import FAILURE_KINDS, MAX_REASON_CHARS, FailureKind
 from shared.service.tokens import read_token
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_lambda.type_defs import GetAccountSettingsResponseTypeDef
 
-_BILLED = re.compile(rb"Billed Duration: (\d+) ms")
-_THROTTLED = frozenset({"TooManyRequestsException", "ThrottlingException"})
-_WAKING = frozenset(
-    {"CodeArtifactUserPendingException", "ENINotReadyException", "ResourceNotReadyException"}
-)
-"""Nothing ran: after idle weeks Lambda takes a function's network away, and the first call makes it
-connect the function again, which takes about a minute."""
 _NOT_LAMBDA = (AttributeError, KeyError, TypeError, ValueError)
 """Exceptions of the SDK's parser for an answer that is not Lambda's."""
-_MAX_REASON = 300
 _CONTROL_TIMEOUT_S = 5.0
 """Time-out of control-plane calls, which are shorter than invocations."""
 _OLDEST_HEADER = "x-nitro-oldest-invocation-s"
 """The emulator's addition to the account's settings."""
-
-ExecutionKind = Literal["done", "failed", "broken", "throttled", "waking", "refused", "unreachable"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
-    """How one invocation ended."""
-
-    kind: ExecutionKind
-    """`failed`: worth one retry; `broken`: the same, but the connection broke, which says nothing
-    about the actor; `waking`: Lambda is waking a function after idle weeks; `refused`: the request
-    is wrong; `unreachable`: no connection, so nothing started.
-    """
-    payload: bytes = b""
-    """The function's reply or, with an error, Lambda's description of it."""
-    reason: str = ""
-    """Why it is not `done`."""
-    billed_s: float | None = None
-    """Reported billed duration; None if unknown."""
-    requests: int = 1
-    """1 when AWS bills a request, else 0."""
-    sent_at: float | None = None
-    """`time.perf_counter` when the request was ready; None if never."""
-    failure: FailureKind = "lost"
-    """How the function failed, where it did."""
-    retry_after_s: float = 0.0
-    """`Retry-After` of a throttle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +105,7 @@ class LambdaFunction:
             request = await self._requests.signed(payload)
         except (BotoCoreError, ClientError, OSError) as error:
             # Renewing credentials is a separate call that can fail like any other.
-            return _never_started("failed", error)
+            return never_started("failed", error)
         sent_at = time.perf_counter()
         return replace(await self._sent(request), sent_at=sent_at)
 
@@ -143,30 +113,14 @@ class LambdaFunction:
         try:
             answer = await self._requests.send(request)
         except ClientError as error:
-            return _refusal(error)
+            return refused(error)
         except UnreachableError as error:
-            return _never_started("unreachable", error)
+            return never_started("unreachable", error)
         except OSError as error:
             # The connection broke or timed out while the function may have been running.
             kind: ExecutionKind = "failed" if isinstance(error, TimeoutError) else "broken"
-            return Execution(kind=kind, reason=_short(error))
-        reply, headers = answer.body, answer.headers
-        billed_s = _billed_s(headers.get("x-amz-log-result"))
-        function_error = headers.get("x-amz-function-error")
-        if function_error is None:
-            return Execution(kind="done", payload=reply, billed_s=billed_s)
-        described = _described(reply)
-        failure = FAILURE_KINDS.get(str(described.get("errorType")), "lost")
-        # Errors of the environment need no prefix of ours.
-        said = f"{function_error}: {error_message(reply)}"
-        reason = said if failure == "lost" else str(described.get("errorMessage", ""))
-        return Execution(
-            kind="failed",
-            payload=reply,
-            reason=reason[:MAX_REASON_CHARS],
-            billed_s=billed_s,
-            failure=failure,
-        )
+            return Execution(kind=kind, reason=short(error))
+        return answered(answer)
 
     async def concurrency_limit(self) -> int:
         """Return the limit of concurrent executions; more would be throttled.
@@ -247,7 +201,7 @@ class LambdaFunction:
             except self._client.exceptions.ProvisionedConcurrencyConfigNotFoundException:
                 return WarmEnvironments(asked=0, ready=0)
             asked = config["RequestedProvisionedConcurrentExecutions"]
-        failed = config.get("StatusReason", "no reason given")[:_MAX_REASON]
+        failed = config.get("StatusReason", "no reason given")[:MAX_REASON]
         return WarmEnvironments(
             asked=asked,
             ready=config.get("AvailableProvisionedConcurrentExecutions", 0),
@@ -265,26 +219,10 @@ class LambdaFunction:
         try:
             yield
         except (BotoCoreError, ClientError, OSError) as error:
-            raise LambdaApiError(f"{self._where}: {_short(error)}") from error
+            raise LambdaApiError(f"{self._where}: {short(error)}") from error
         except _NOT_LAMBDA as error:
-            why = f"{self._where} does not answer as Lambda does: {_short(error)}"
+            why = f"{self._where} does not answer as Lambda does: {short(error)}"
             raise LambdaApiError(why) from error
-
-
-def error_message(reply: bytes) -> str:
-    """Return Lambda's description of a failed function, `Type: message`."""
-    error = _described(reply)
-    parts = [str(error[part]) for part in ("errorType", "errorMessage") if error.get(part)]
-    return ": ".join(parts) or reply[:_MAX_REASON].decode("utf-8", "replace") or "no message"
-
-
-def _described(reply: bytes) -> dict[str, object]:
-    """Return Lambda's description of a failed function; empty when it is none."""
-    try:
-        error = json.loads(reply)
-    except ValueError:
-        return {}
-    return error if isinstance(error, dict) else {}
 
 
 @functools.cache
@@ -311,38 +249,3 @@ def _client(session: botocore.session.Session, settings: Settings) -> "LambdaCli
     return boto3.Session(botocore_session=session, region_name=settings.lambda_region).client(
         "lambda", endpoint_url=settings.lambda_endpoint_url, config=config
     )
-
-
-def _never_started(kind: ExecutionKind, error: Exception) -> Execution:
-    return Execution(kind=kind, reason=_short(error), billed_s=0.0, requests=0)
-
-
-def _refusal(error: ClientError) -> Execution:
-    code = error.response["Error"]["Code"]
-    status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-    if code in _THROTTLED or status == 429:
-        headers = error.response["ResponseMetadata"].get("HTTPHeaders", {})
-        retry_after_s = _seconds(headers.get("retry-after", ""))
-        return replace(_never_started("throttled", error), retry_after_s=retry_after_s)
-    if code in _WAKING:
-        return _never_started("waking", error)
-    if status >= 500:
-        # It may come after the function ran.
-        return Execution(kind="failed", reason=_short(error))
-    return _never_started("refused", error)
-
-
-def _billed_s(log_result: str | None) -> float | None:
-    if not log_result:
-        return None
-    found = _BILLED.search(base64.b64decode(log_result))
-    return int(found.group(1)) / 1000.0 if found else None
-
-
-def _seconds(header: str) -> float:
-    """Return the seconds of a `Retry-After` header; 0 without one, or for a date."""
-    return float(header) if header.isdecimal() else 0.0
-
-
-def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:_MAX_REASON]

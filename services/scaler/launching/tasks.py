@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from services.scaler.launching.lambda_function import Execution
+from services.scaler.launching.execution import Execution
 from shared.cache.arrivals import FailureKind
 from shared.contracts.gradients import GradientReport, GradientTask
 from shared.contracts.message import Message

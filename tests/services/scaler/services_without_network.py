@@ -14,8 +14,9 @@ from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
 from services.scaler.jobs.service import JobService
+from services.scaler.launching.execution import Execution
 from services.scaler.launching.invoker import ActorInvoker, Invoker
-from services.scaler.launching.lambda_function import Execution, LambdaFunction
+from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.metrics import Metrics

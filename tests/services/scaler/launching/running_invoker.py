@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from services.scaler.launching.execution import Execution
 from services.scaler.launching.invoker import ActorInvoker, Awaited
-from services.scaler.launching.lambda_function import Execution
 from services.scaler.launching.tasks import RolloutOutcome
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.rollouts import RolloutTask

@@ -8,8 +8,9 @@ from typing import NoReturn
 
 import pytest
 
+from services.scaler.launching.execution import Execution
 from services.scaler.launching.invoker import Awaited
-from services.scaler.launching.lambda_function import Execution, LambdaFunction
+from services.scaler.launching.lambda_function import LambdaFunction
 from shared.contracts.rollouts import RolloutTask
 from tests.services.scaler.lambda_endpoint import (
     LambdaEndpoint,
