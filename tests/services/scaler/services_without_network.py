@@ -133,7 +133,6 @@ class Services:
     ) -> None:
         """Start them on the store; what was under way before is forgotten."""
         forget_tasks()
-        cache, metrics, inline = SilentCache(), Metrics(), Inline()
 
         async def limit() -> int:
             return 1000
@@ -142,39 +141,27 @@ class Services:
         pricing = RoundPricing(
             basis=spending.basis, deadline_slack_s=SLACK_S, learner_allowance_s=ALLOWANCE_S
         )
-
-        def clock() -> float:
-            return self.now
-
-        self.launches = Launches(invoker, cache, inline, metrics, spending)
+        metrics = Metrics()
+        self.launches = Launches(invoker, SilentCache(), Inline(), metrics, spending)
         self.gradients = GradientService(
             book=self.book,
             invoker=NoGradients() if functions is None else functions,
             cache=NoGradientCache(),
-            cache_thread=inline,
-            now=clock,
+            cache_thread=Inline(),
+            now=self._clock,
             spending=spending,
             slack_s=SLACK_S,
-        )
-        changes = JobChanges(book=self.book, launches=self.launches, gradients=self.gradients)
-        self.leases = LeaseService(
-            self.book,
-            ttl_s=lease_ttl_s,
-            heartbeat_every_s=1.0,
-            now=clock,
-            spending=spending,
-            change=changes.change,
         )
         self.rounds = RoundService(
             gradients=self.gradients,
             book=self.book,
             launches=self.launches,
-            cache=cache,
-            cache_thread=inline,
+            cache=SilentCache(),
+            cache_thread=Inline(),
             quota=quota,
             metrics=metrics,
             warm=warm,
-            now=clock,
+            now=self._clock,
             spending=spending,
             pricing=pricing,
             quorum_share=0.5,
@@ -183,24 +170,46 @@ class Services:
             longest_job_s=1e9,
             on_given_again=lambda _: None,
         )
+        self._wire_jobs(spending, pricing, quota, lease_ttl_s=lease_ttl_s)
+
+    def _wire_jobs(
+        self,
+        spending: Spending,
+        pricing: RoundPricing,
+        quota: ConcurrencyQuota,
+        *,
+        lease_ttl_s: float,
+    ) -> None:
+        changes = JobChanges(book=self.book, launches=self.launches, gradients=self.gradients)
+        self.leases = LeaseService(
+            self.book,
+            ttl_s=lease_ttl_s,
+            heartbeat_every_s=1.0,
+            now=self._clock,
+            spending=spending,
+            change=changes.change,
+        )
         catalogue = EnvironmentCatalogue(HopperFunction(), ttl_s=300.0)
         self.jobs = JobService(
             book=self.book,
-            admission=Admission(catalogue, quota, lambda: [], inline, cache_memory_mb=1000),
-            cache=cache,
-            cache_thread=inline,
-            threads=inline,
+            admission=Admission(catalogue, quota, lambda: [], Inline(), cache_memory_mb=1000),
+            cache=SilentCache(),
+            cache_thread=Inline(),
+            threads=Inline(),
             changes=changes,
             files=CheckpointsKept(Path()),
             pricing=pricing,
-            now=clock,
+            now=self._clock,
             spending=spending,
             on_checking=lambda _: None,
         )
         self.finishing = FinishService(
             launches=self.launches,
             changes=changes,
-            now=clock,
+            now=self._clock,
             spending=spending,
             finish_wait_s=0.0,
         )
+
+    def _clock(self) -> float:
+        return self.now
