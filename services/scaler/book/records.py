@@ -234,6 +234,10 @@ class JobRecord(Message):
     deleting: bool = False
     """Whether its user has deleted it: from then on it can only be removed."""
 
+    def with_job(self, **updated: object) -> Self:
+        """Return the record with these fields of its job."""
+        return self.model_copy(update={"job": self.job.model_copy(update=updated)})
+
     def held_by(self, lease_id: str) -> LeaseRecord:
         """Return the lease of a call.
 

@@ -19,7 +19,5 @@ def ended(
     """
     record, lines = spending.end_job(record, lease_end(record, now))
     status = "stopped" if error is None else "failed"
-    job = record.job.model_copy(
-        update={"status": status, "stop_reason": stop_reason, "error": error, "finished_at": now}
-    )
-    return Change(record=record.model_copy(update={"lease": None, "job": job}), lines=lines)
+    record = record.with_job(status=status, stop_reason=stop_reason, error=error, finished_at=now)
+    return Change(record=record.model_copy(update={"lease": None}), lines=lines)

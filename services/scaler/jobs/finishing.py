@@ -51,18 +51,15 @@ class FinishService:
     def _finished(self, record: JobRecord, request: FinishRequest) -> Change:
         now = self.now()
         record, lines = self.spending.end_job(record, now)
-        job = record.job.model_copy(
-            update={
-                "status": request.status,
-                "stop_reason": request.stop_reason,
-                "error": request.error,
-                "fails_again": request.fails_again,
-                "finished_at": now,
-                "progress": evaluated(record.job.progress, request.final_evaluation),
-            }
+        record = record.with_job(
+            status=request.status,
+            stop_reason=request.stop_reason,
+            error=request.error,
+            fails_again=request.fails_again,
+            finished_at=now,
+            progress=evaluated(record.job.progress, request.final_evaluation),
         )
         ended = {
-            "job": job,
             "lease": None,
             "finished_lease_id": request.lease_id,
             "final_evaluation": request.final_evaluation,

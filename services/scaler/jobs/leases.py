@@ -122,10 +122,9 @@ class LeaseService:
                 return None
             freed = stop_holding(record, self.now())
             status = "queued" if record.job.status == "running" else record.job.status
-            job = record.job.model_copy(update={"status": status})
             # Its client gets a new term to return, or its next learner to start.
-            updated = {"lease": None, "job": job, "queued_at": self.now()}
-            return Change(record=freed.model_copy(update=updated))
+            updated = {"lease": None, "queued_at": self.now()}
+            return Change(record=freed.with_job(status=status).model_copy(update=updated))
 
         record = self.book.job_of_lease(lease_id)
         if record is not None:
@@ -195,11 +194,11 @@ class LeaseService:
             )
             job = record.job
             status = "running" if job.status == "queued" else job.status
-            job = job.model_copy(update={"status": status, "started_at": job.started_at or now})
-            held = self.spending.begin_holding(record, now)
+            held = self.spending.begin_holding(record, now).with_job(
+                status=status, started_at=job.started_at or now
+            )
             updated = {
                 "lease": lease,
-                "job": job,
                 "num_leases": record.num_leases + 1,
                 "lost_leases": lost,
                 "wall_started_at": _without_wait(record, now),

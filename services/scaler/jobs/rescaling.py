@@ -61,8 +61,7 @@ def _switched(
             f"job {job_id} was changed too often: its specification and all changes of it "
             f"would take {size} bytes as JSON, {_MAX_SWITCH_BYTES} are allowed"
         )
-    updated = job.model_copy(update={"switches": switches})
-    return Change(record=record.model_copy(update={"job": updated}))
+    return Change(record=record.with_job(switches=switches))
 
 
 def _require_choice(scaling: Policy, spec: JobSpec) -> None:

@@ -138,19 +138,16 @@ def resumed(
     marked = tuple(
         entry.model_copy(update={"abandoned": True}) for entry in newest if entry.result is None
     )
-    job = record.job.model_copy(
-        update={
-            "spec": spec,
-            "schedule": following_schedule(record.job, spec, request),
-            "status": "queued" if record.job.environment else "checking",
-            "stop_reason": None,
-            "error": None,
-            "fails_again": False,
-            "finished_at": None,
-        }
+    record = record.with_job(
+        spec=spec,
+        schedule=following_schedule(record.job, spec, request),
+        status="queued" if record.job.environment else "checking",
+        stop_reason=None,
+        error=None,
+        fails_again=False,
+        finished_at=None,
     )
     updated = {
-        "job": job,
         "finished_lease_id": None,
         "wall_started_at": None,
         "exhausted": False,

@@ -96,7 +96,7 @@ class JobService:
             if record.job.status in ("checking", "queued"):
                 return ended(record, self.spending, self.now(), "user")
             if record.job.status == "running":
-                return _job_change(record, status="stopping")
+                return Change(record=record.with_job(status="stopping"))
             return None
 
         job = found(await self.changes.change(job_id, decide), "job", job_id).job
@@ -114,7 +114,7 @@ class JobService:
             if record.deleting:
                 raise conflict(f"job {job_id} is being deleted")
             spec = record.job.spec.model_copy(update={"note": request.note})
-            return _job_change(record, spec=spec)
+            return Change(record=record.with_job(spec=spec))
 
         return (await self._changed(job_id, decide)).job
 
@@ -200,7 +200,9 @@ class JobService:
         if job.status in ("checking", "queued", "running"):
             # It continues by itself, even if its learner has just been killed.
             require_no_fresh_schedule(job, spec, request)
-            return None if spec == job.spec else _job_change(record, spec=spec, schedule=job.decay)
+            if spec == job.spec:
+                return None
+            return Change(record=record.with_job(spec=spec, schedule=job.decay))
         require_resumable(record, spec, self.pricing)
         if job.environment is not None:
             require_same_spaces(job.environment, environment or job.environment)
@@ -296,8 +298,3 @@ def new_job_id(env_id: str) -> str:
     """Return a new id that shows the environment, such as `hopper-v5-3f9a1c2b`."""
     slug = _SLUG.sub("-", env_id.lower())[:_MAX_SLUG].strip("-")
     return f"{slug}-{secrets.token_hex(4)}"
-
-
-def _job_change(record: JobRecord, **updated: object) -> Change:
-    job = record.job.model_copy(update=updated)
-    return Change(record=record.model_copy(update={"job": job}))

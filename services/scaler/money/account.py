@@ -144,10 +144,6 @@ def closed_attempts(
 def book_lines(record: JobRecord, lines: tuple[LedgerLine, ...]) -> JobRecord:
     """Count lines that are written with the record as spent."""
     settled_usd = record.settled_usd + sum(line.amount_usd for line in lines)
-    return record.model_copy(
-        update={
-            "settled_usd": settled_usd,
-            "num_lines": record.num_lines + len(lines),
-            "job": record.job.model_copy(update={"spent_usd": settled_usd}),
-        }
+    return record.with_job(spent_usd=settled_usd).model_copy(
+        update={"settled_usd": settled_usd, "num_lines": record.num_lines + len(lines)}
     )

@@ -46,9 +46,5 @@ def rewound(book: Book, record: JobRecord, before: RoundsBefore) -> tuple[JobRec
             "best_return": max(means, default=None),
         }
         progress = progress.model_copy(update=returns)
-    updated = {
-        "job": job.model_copy(update={"progress": progress}),
-        "rewinds": record.rewinds + 1,
-    }
-    record = record.model_copy(update=updated)
+    record = record.with_job(progress=progress).model_copy(update={"rewinds": record.rewinds + 1})
     return record, replace(before, last=book.round(job.job_id, round_index - 1))
