@@ -25,8 +25,9 @@ from nitro.local.ports import LOOPBACK
 from nitro.runs.reading import Run, read_cost, read_run, readable_jobs
 from services.scaler.api.connection import BoundedConnection
 from services.scaler.app import create_app
+from services.scaler.book.attempts import PlannedAttempt, RoundEntry
 from services.scaler.book.book import Book
-from services.scaler.book.records import Change, JobRecord, PlannedAttempt, RoundEntry
+from services.scaler.book.records import Change, JobRecord
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import StoreError
 from services.scaler.settings import Settings

@@ -5,7 +5,8 @@ Every change passes here, so no event is missed.
 
 from collections.abc import Iterator
 
-from services.scaler.book.records import Change, JobRecord, OpenAttempt
+from services.scaler.book.attempts import OpenAttempt
+from services.scaler.book.records import Change, JobRecord
 from shared.contracts.jobs import FINISHED, Job
 from shared.contracts.rounds import LaunchCounts
 from shared.contracts.views.events import LONGEST_TEXT, EventKind, JobEvent

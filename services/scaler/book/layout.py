@@ -14,7 +14,8 @@ Documents are the models' JSON as text: a number reads back as it was written.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from services.scaler.book.records import IdempotencyEntry, JobRecord, JobRow, RoundEntry
+from services.scaler.book.attempts import RoundEntry
+from services.scaler.book.records import IdempotencyEntry, JobRecord, JobRow
 from services.scaler.book.table import LAST, Item, Key
 from shared.contracts.views.events import KEPT_EVENTS
 

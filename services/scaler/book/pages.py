@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from services.scaler.book import layout
+from services.scaler.book.attempts import RoundEntry
 from services.scaler.book.reading import parsed
-from services.scaler.book.records import JobRecord, RoundEntry
+from services.scaler.book.records import JobRecord
 from services.scaler.book.table import LAST, Item, Table
 from shared.contracts.billing import LedgerLine
 from shared.contracts.message import Message

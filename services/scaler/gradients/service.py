@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from services.scaler.book.attempts import AttemptKey, OpenGradients
 from services.scaler.book.book import Book, Turn
-from services.scaler.book.records import AttemptKey, Change, JobRecord, OpenGradients
+from services.scaler.book.records import Change, JobRecord
 from services.scaler.launching.flights import Flight, Flights
 from services.scaler.launching.invoker import Invoker
 from services.scaler.launching.tasks import GradientOutcome

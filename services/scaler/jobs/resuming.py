@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from services.scaler.book.records import Change, JobRecord, RoundEntry
+from services.scaler.book.attempts import RoundEntry
+from services.scaler.book.records import Change, JobRecord
 from services.scaler.jobs.admission import budget_errors
 from services.scaler.money.budget import RoundPricing, least_pricing
 from services.scaler.refusals import conflict, refuse_wrong

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
+from services.scaler.book.attempts import AttemptKey
 from services.scaler.book.bell import Bell
-from services.scaler.book.records import AttemptKey
 from services.scaler.book.table import StoreError
 from services.scaler.launching.invoker import Awaited, Invoker, RetryKind
 from services.scaler.launching.tasks import TaskOutcome

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from statistics import fmean
 
-from services.scaler.book.records import AttemptKey
+from services.scaler.book.attempts import AttemptKey
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.launching.tasks import RolloutOutcome
 from shared.cache.arrivals import Mode

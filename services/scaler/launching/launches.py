@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
-from services.scaler.book.records import AttemptKey, JobRecord, LaunchOutcome
+from services.scaler.book.attempts import AttemptKey, LaunchOutcome
+from services.scaler.book.records import JobRecord
 from services.scaler.launching.flights import Flight, Flights
 from services.scaler.launching.in_use import InUse
 from services.scaler.launching.invoker import ActorInvoker

@@ -16,9 +16,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from services.scaler.book.attempts import AttemptKey, PlannedAttempt
 from services.scaler.book.book import Book
 from services.scaler.book.reading import UnreadableError, left_aside
-from services.scaler.book.records import AttemptKey, JobRecord, PlannedAttempt
+from services.scaler.book.records import JobRecord
 from services.scaler.book.table import StoreError
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.launches import Launches

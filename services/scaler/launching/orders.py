@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from services.scaler.book.records import AttemptKey, PlannedAttempt
+from services.scaler.book.attempts import AttemptKey, PlannedAttempt
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask, SearchTask

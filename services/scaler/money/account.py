@@ -4,14 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from services.scaler.book.records import (
-    AttemptKey,
-    Change,
-    FunctionTimes,
-    JobRecord,
-    LaunchOutcome,
-    OpenAttempt,
-)
+from services.scaler.book.attempts import AttemptKey, FunctionTimes, LaunchOutcome, OpenAttempt
+from services.scaler.book.records import Change, JobRecord
 from services.scaler.money.kept_warm import kept_by_pings
 from shared.contracts.billing import LedgerLine
 from shared.contracts.rounds import OwnWork, RoundResult

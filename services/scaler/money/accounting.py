@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from services.scaler.book.records import JobRecord, OpenAttempt
+from services.scaler.book.attempts import OpenAttempt
+from services.scaler.book.records import JobRecord
 from services.scaler.money.account import (
     NO_TIMES,
     Billed,

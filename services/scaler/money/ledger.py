@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from services.scaler.book.records import LaunchOutcome, OpenAttempt
+from services.scaler.book.attempts import LaunchOutcome, OpenAttempt
 from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import Warm
 from shared.contracts.rounds import LaunchCounts

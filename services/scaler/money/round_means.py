@@ -9,7 +9,7 @@ bill is fixed. So, for every round,
 Evaluation episodes are fixed; one is taken to cost as much as an actor's execution.
 """
 
-from services.scaler.book.records import OpenAttempt
+from services.scaler.book.attempts import OpenAttempt
 from services.scaler.money.ledger import Settlement
 from services.scaler.scaling.base import RoundCosts
 

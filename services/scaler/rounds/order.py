@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
+from services.scaler.book.attempts import PlannedAttempt, RoundEntry
 from services.scaler.book.book import Book
-from services.scaler.book.records import JobRecord, PlannedAttempt, RoundEntry
+from services.scaler.book.records import JobRecord
 from services.scaler.refusals import ApiError, invalid
 from services.scaler.scaling.base import NoiseMemory
 from shared.contracts.jobs import Job, StopReason

@@ -12,7 +12,8 @@ learner costs in it. The m with the least cost is taken, of equals the largest.
 import math
 from dataclasses import dataclass, replace
 
-from services.scaler.book.records import FunctionTimes, JobRecord
+from services.scaler.book.attempts import FunctionTimes
+from services.scaler.book.records import JobRecord
 from shared.contracts.rounds import OwnActors
 from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds
 from shared.money.prices import SECONDS_PER_HOUR

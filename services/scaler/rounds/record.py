@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from services.scaler.book.records import (
+from services.scaler.book.attempts import (
     AttemptKey,
-    JobRecord,
     LaunchOutcome,
     OpenAttempt,
     PlannedAttempt,
     RoundEntry,
 )
+from services.scaler.book.records import JobRecord
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.money.account import NO_TIMES, Billed, LearnerTimes
 from services.scaler.money.accounting import Spending

@@ -15,15 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
+from services.scaler.book.attempts import AttemptKey, LaunchOutcome, PlannedAttempt
 from services.scaler.book.book import Book
 from services.scaler.book.reading import UnreadableError, left_aside
-from services.scaler.book.records import (
-    AttemptKey,
-    Change,
-    JobRecord,
-    LaunchOutcome,
-    PlannedAttempt,
-)
+from services.scaler.book.records import Change, JobRecord
 from services.scaler.gradients.service import GradientService
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder

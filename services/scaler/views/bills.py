@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from services.scaler.book.attempts import RoundEntry
 from services.scaler.book.book import Book
-from services.scaler.book.records import JobRecord, RoundEntry
+from services.scaler.book.records import JobRecord
 from services.scaler.launching.launches import Launches
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import assumptions

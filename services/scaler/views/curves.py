@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from services.scaler.book.attempts import AttemptKey, RoundEntry
 from services.scaler.book.book import Book
-from services.scaler.book.records import AttemptKey, JobRecord, RoundEntry
+from services.scaler.book.records import JobRecord
 from services.scaler.rounds.record import actor_trouble
 from shared.contracts.jobs import FINISHED
 from shared.contracts.rounds import EvaluationResult, LaunchCounts, RoundTiming, TrajectoryCounts

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import boto3
 
+from services.scaler.book.attempts import OpenAttempt, RoundEntry
 from services.scaler.book.book import Book
-from services.scaler.book.records import Change, JobRecord, LeaseRecord, OpenAttempt, RoundEntry
+from services.scaler.book.records import Change, JobRecord, LeaseRecord
 from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from services.scaler.book.attempts import RoundEntry
 from services.scaler.book.book import Book
 from services.scaler.book.dynamodb import DynamoDbTable
 from services.scaler.book.layout import entry_items
-from services.scaler.book.records import IdempotencyEntry, JobRecord, RoundEntry
+from services.scaler.book.records import IdempotencyEntry, JobRecord
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import Expected, Item, Key, StoreError, Table
 from services.scaler.book.writes import FencedError

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 import pytest
 
-from services.scaler.book.records import AttemptKey
+from services.scaler.book.attempts import AttemptKey
 from services.scaler.book.table import StoreError
 from services.scaler.launching.flights import Flight, Flights
 from services.scaler.launching.invoker import Awaited, Invoker

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from services.scaler.book.attempts import AttemptKey, LaunchOutcome, OpenAttempt
 from services.scaler.book.book import Book
 from services.scaler.book.dynamodb import DynamoDbTable
-from services.scaler.book.records import AttemptKey, LaunchOutcome, OpenAttempt
 from services.scaler.launching.invoker import ActorInvoker, Awaited
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.orders import LaunchOrder

@@ -2,7 +2,7 @@
 
 import json
 
-from services.scaler.book.records import PlannedAttempt
+from services.scaler.book.attempts import PlannedAttempt
 from services.scaler.launching.orders import LaunchOrder
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scaler.book.records import AttemptKey, JobRecord, OpenAttempt
+from services.scaler.book.attempts import AttemptKey, OpenAttempt
+from services.scaler.book.records import JobRecord
 from services.scaler.money.account import (
     LearnerTimes,
     land,

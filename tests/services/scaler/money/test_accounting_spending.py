@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from services.scaler.book.records import JobRecord, LaunchOutcome, LeaseRecord, OpenAttempt
+from services.scaler.book.attempts import LaunchOutcome, OpenAttempt
+from services.scaler.book.records import JobRecord, LeaseRecord
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import Clock
 from shared.contracts.job_spec import JobSpec

@@ -3,7 +3,7 @@ from decimal import Decimal
 
 import pytest
 
-from services.scaler.book.records import LaunchOutcome, OpenAttempt
+from services.scaler.book.attempts import LaunchOutcome, OpenAttempt
 from services.scaler.money.ledger import NOTHING_LAUNCHED, assumptions, settle, worst_outcome
 from shared.contracts.rounds import LaunchCounts
 from shared.money.costs import worst_case_round_usd

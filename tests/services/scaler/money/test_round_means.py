@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scaler.book.records import OpenAttempt
+from services.scaler.book.attempts import OpenAttempt
 from services.scaler.money.ledger import settle
 from services.scaler.money.round_means import with_round
 from services.scaler.scaling.base import RoundCosts

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from services.scaler.book.records import PlannedAttempt, RoundEntry
+from services.scaler.book.attempts import PlannedAttempt, RoundEntry
 from services.scaler.refusals import ApiError
 from services.scaler.rounds.order import RoundsBefore, place
 from shared.contracts.jobs import StopReason

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.scaler.book.records import FunctionTimes
+from services.scaler.book.attempts import FunctionTimes
 from services.scaler.launching.quota import Concurrency
 from services.scaler.rounds.decision import RoundContext, decide_round
 from services.scaler.rounds.own_cores import Places, places_of, split

@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.scaler.book.records import JobRecord, OpenAttempt
+from services.scaler.book.attempts import OpenAttempt
+from services.scaler.book.records import JobRecord
 from services.scaler.launching.orders import LaunchOrder
 from services.scaler.money.ledger import NOTHING_LAUNCHED
 from services.scaler.rounds.decision import Decision

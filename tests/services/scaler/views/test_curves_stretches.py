@@ -6,7 +6,8 @@ import pytest
 
 from nitro.dashboard.finished_runs import RunFolderBook, folder_record
 from nitro.runs.reading import read_job
-from services.scaler.book.records import JobRecord, RoundEntry
+from services.scaler.book.attempts import RoundEntry
+from services.scaler.book.records import JobRecord
 from services.scaler.views.curves import CurveStretches
 from tests.nitro.synthetic_run import JOB_ID, write_run
 from tests.services.scaler.services_without_network import do
