@@ -23,7 +23,7 @@ from services.scaler.book.bell import Bell
 from services.scaler.book.events import events_of
 from services.scaler.book.reading import UnreadableError, left_aside, parsed
 from services.scaler.book.records import Change, Decide, IdempotencyEntry, JobRecord, JobRow
-from services.scaler.book.table import LAST, Item, Table
+from services.scaler.book.table import Item, Table
 from services.scaler.book.writes import Writes
 from services.scaler.off_loop import OffLoop
 from shared.contracts.jobs import JobStatus
@@ -162,8 +162,7 @@ class Book(Writes):
 
         Unreadable jobs are skipped.
         """
-        last = LAST if before is None else layout.position_name(before)
-        items = self._table.query(layout.JOBS, last=last, newest_first=True, page=limit)
+        items = self._table.query(layout.JOBS, layout.newest_rows(before=before, page=limit))
         found = ((layout.position_of(item), self._row(item)) for item in items)
         rows = ((position, row.summary) for (position, _), row in found if row is not None)
         return list(itertools.islice(rows, limit))
@@ -223,7 +222,7 @@ class Book(Writes):
     def _behind(self, newest: int) -> list[tuple[int, str, JobRow | None, JobRecord | None]]:
         """Return the jobs after a position: position, id, row, and record if live."""
         found = []
-        for item in self._table.query(layout.JOBS, first=layout.position_name(newest + 1)):
+        for item in self._table.query(layout.JOBS, layout.rows_from(newest + 1)):
             position, job_id = layout.position_of(item)
             row = self._row(item)
             try:

@@ -13,11 +13,12 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from services.scaler.book.table import (
-    LAST,
+    ALL,
     ConflictError,
     Expected,
     Item,
     Key,
+    Range,
     StoreError,
     require_room,
 )
@@ -68,30 +69,22 @@ class DynamoDbTable:
         found = reply.get("Item")
         return None if found is None else _item(found)
 
-    def query(
-        self,
-        partition: str,
-        *,
-        first: str = "",
-        last: str = LAST,
-        newest_first: bool = False,
-        page: int | None = None,
-    ) -> Iterator[Item]:
-        """Yield the items of a partition in order."""
+    def query(self, partition: str, wanted: Range = ALL) -> Iterator[Item]:
+        """Yield items of a partition."""
         pages: Any = self._client.get_paginator("query")
         with self._errors():
             for reply in pages.paginate(
                 TableName=self._name,
-                PaginationConfig={"PageSize": page},
+                PaginationConfig={"PageSize": wanted.page},
                 # As text: boto3 builds `Key` conditions with a counter that all threads share.
                 KeyConditionExpression="pk = :pk AND sk BETWEEN :first AND :last",
                 ExpressionAttributeValues={
                     ":pk": partition,
-                    ":first": first or " ",
-                    ":last": last,
+                    ":first": wanted.first or " ",
+                    ":last": wanted.last,
                 },
                 ConsistentRead=True,
-                ScanIndexForward=not newest_first,
+                ScanIndexForward=not wanted.newest_first,
             ):
                 yield from map(_item, reply["Items"])
 

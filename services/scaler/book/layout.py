@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from services.scaler.book.attempts import RoundEntry
 from services.scaler.book.records import IdempotencyEntry, JobRecord, JobRow
-from services.scaler.book.table import LAST, Item, Key
+from services.scaler.book.table import LAST, Item, Key, Range
 from shared.contracts.views.events import KEPT_EVENTS
 
 JOBS = "JOBS"
@@ -43,12 +43,18 @@ def idempotency_key(name: str) -> Key:
 
 def row_key(record: JobRecord) -> Key:
     """Return the key of a job's row."""
-    return JOBS, f"{position_name(record.position)}#{record.job.job_id}"
+    return JOBS, f"{_position_name(record.position)}#{record.job.job_id}"
 
 
-def position_name(position: int) -> str:
-    """Format a job's position so that text order equals numeric order."""
-    return f"{position:020d}"
+def rows_from(position: int) -> Range:
+    """Return the rows of all jobs from a position on."""
+    return Range(first=_position_name(position))
+
+
+def newest_rows(*, before: int | None, page: int) -> Range:
+    """Return the rows of all jobs before a position, or of all, the newest first."""
+    last = LAST if before is None else _position_name(before)
+    return Range(last=last, newest_first=True, page=page)
 
 
 def position_of(row: Item) -> tuple[int, str]:
@@ -57,24 +63,43 @@ def position_of(row: Item) -> tuple[int, str]:
     return int(position), job_id
 
 
-def round_name(round_index: int) -> str:
-    """Return the prefix of a round's parts in the job's partition."""
-    return f"ROUND#{round_index:010d}#"
+def parts_of(round_index: int) -> Range:
+    """Return the parts of a round."""
+    name = _round_name(round_index)
+    return Range(first=name, last=name + LAST)
 
 
-def ratio_name(round_index: int) -> str:
-    """Return the sort key of a round's ratio."""
-    return f"RATIO#{round_index:010d}"
+def rounds_from(round_index: int, *, page: int | None = None) -> Range:
+    """Return the parts of all rounds from one on."""
+    return Range(first=_round_name(round_index), last=f"ROUND#{LAST}", page=page)
 
 
-def lines_name(position: int) -> str:
-    """Return the sort key of the ledger lines from a position."""
-    return f"LINES#{position:010d}"
+def newest_rounds(*, page: int) -> Range:
+    """Return the parts of all rounds, the newest first."""
+    return Range(first="ROUND#", last=f"ROUND#{LAST}", newest_first=True, page=page)
 
 
-def end_of(kind: str) -> str:
-    """Return the upper end of a kind's sort keys: ROUND, RATIO, LINES or EVENT."""
-    return f"{kind}#{LAST}"
+def ratios_from(round_index: int) -> Range:
+    """Return the ratios of all rounds from one on."""
+    return Range(first=_ratio_name(round_index), last=f"RATIO#{LAST}")
+
+
+def newest_ratios(*, page: int) -> Range:
+    """Return all ratios, the newest first."""
+    return Range(first="RATIO#", last=f"RATIO#{LAST}", newest_first=True, page=page)
+
+
+def lines_from(position: int) -> Range:
+    """Return all items that may hold ledger lines from a position on."""
+    first = max(0, position - _LINES_PER_ITEM + 1)
+    return Range(first=_lines_name(first), last=f"LINES#{LAST}")
+
+
+def event_ranges(first: int, last: int) -> list[Range]:
+    """Return one or two ranges of places for events with these numbers."""
+    turn = last - last % KEPT_EVENTS
+    ranges = [(first, last)] if first >= turn else [(first, turn - 1), (turn, last)]
+    return [Range(first=_event_name(one), last=_event_name(other)) for one, other in ranges]
 
 
 def number_of(item: Item) -> int:
@@ -101,13 +126,13 @@ def entry_items(job_id: str, entry: RoundEntry) -> list[Item]:
     """Return a round's text in as many parts as its size needs, and its ratio."""
     text, ratio = entry.model_dump_json(), entry.ratio
     pieces = [text[start : start + _PART_CHARS] for start in range(0, len(text), _PART_CHARS)]
-    name, pk = round_name(entry.round), partition(job_id)
+    name, pk = _round_name(entry.round), partition(job_id)
     items = [
         Item((pk, f"{name}{part:04d}"), f"{len(pieces)} {piece}")
         for part, piece in enumerate(pieces)
     ]
     if ratio is not None:
-        items.append(Item((pk, ratio_name(entry.round)), repr(ratio)))
+        items.append(Item((pk, _ratio_name(entry.round)), repr(ratio)))
     return items
 
 
@@ -135,16 +160,11 @@ def line_items(job_id: str, lines: Sequence[str], *, first: int) -> list[Item]:
     """Return the texts of ledger lines that follow the first `first` ones."""
     return [
         Item(
-            (partition(job_id), lines_name(first + start)),
+            (partition(job_id), _lines_name(first + start)),
             "\n".join(lines[start : start + _LINES_PER_ITEM]),
         )
         for start in range(0, len(lines), _LINES_PER_ITEM)
     ]
-
-
-def first_lines_name(skip: int) -> str:
-    """Return the first sort key whose item may hold the line at a position."""
-    return lines_name(max(0, skip - _LINES_PER_ITEM + 1))
 
 
 def lines_of(items: Iterable[Item], *, skip: int) -> Iterator[str]:
@@ -160,11 +180,22 @@ def event_item(job_id: str, number: int, text: str) -> Item:
     return Item((partition(job_id), _event_name(number)), text)
 
 
-def event_names(first: int, last: int) -> list[tuple[str, str]]:
-    """Return one or two ranges of sort keys for events with these numbers."""
-    turn = last - last % KEPT_EVENTS
-    ranges = [(first, last)] if first >= turn else [(first, turn - 1), (turn, last)]
-    return [(_event_name(one), _event_name(other)) for one, other in ranges]
+def _position_name(position: int) -> str:
+    """Format a job's position so that text order equals numeric order."""
+    return f"{position:020d}"
+
+
+def _round_name(round_index: int) -> str:
+    """Return the prefix of a round's parts."""
+    return f"ROUND#{round_index:010d}#"
+
+
+def _ratio_name(round_index: int) -> str:
+    return f"RATIO#{round_index:010d}"
+
+
+def _lines_name(position: int) -> str:
+    return f"LINES#{position:010d}"
 
 
 def _event_name(number: int) -> str:

@@ -8,7 +8,7 @@ from services.scaler.book import layout
 from services.scaler.book.attempts import RoundEntry
 from services.scaler.book.reading import parsed
 from services.scaler.book.records import JobRecord
-from services.scaler.book.table import LAST, Item, Table
+from services.scaler.book.table import ALL, Item, Range, Table
 from shared.contracts.billing import LedgerLine
 from shared.contracts.message import Message
 from shared.contracts.views.events import KEPT_EVENTS, JobEvent
@@ -24,15 +24,12 @@ class Pages:
 
     def round(self, job_id: str, round_index: int) -> RoundEntry | None:
         """Return one round."""
-        name = layout.round_name(round_index)
-        items = self._of(job_id, first=name, last=name + LAST)
+        items = self._of(job_id, layout.parts_of(round_index))
         return next(_all_parsed(RoundEntry, layout.rounds_of(items), job_id), None)
 
     def last_round(self, job_id: str) -> RoundEntry | None:
         """Return the newest round."""
-        newest = self._of(
-            job_id, first="ROUND#", last=layout.end_of("ROUND"), newest_first=True, page=1
-        )
+        newest = self._of(job_id, layout.newest_rounds(page=1))
         for _, parts in itertools.groupby(newest, layout.number_of):
             texts = layout.rounds_of(reversed(list(parts)))
             for entry in _all_parsed(RoundEntry, texts, job_id):
@@ -41,9 +38,7 @@ class Pages:
 
     def rounds(self, job_id: str, *, first: int, limit: int) -> list[RoundEntry]:
         """Return rounds in order."""
-        items = self._of(
-            job_id, first=layout.round_name(first), last=layout.end_of("ROUND"), page=limit
-        )
+        items = self._of(job_id, layout.rounds_from(first, page=limit))
         texts = itertools.islice(layout.rounds_of(items), limit)
         return list(_all_parsed(RoundEntry, texts, job_id))
 
@@ -57,15 +52,13 @@ class Pages:
     def ratios(self, job_id: str, *, before: int, limit: int) -> list[float]:
         """Return the newest ratios measured before a round, oldest first."""
         # One extra: the round itself may be among them, planned for an earlier learner.
-        newest = self._of(
-            job_id, first="RATIO#", last=layout.end_of("RATIO"), newest_first=True, page=limit + 1
-        )
+        newest = self._of(job_id, layout.newest_ratios(page=limit + 1))
         earlier = (item for item in newest if layout.number_of(item) < before)
         return [float(item.body) for item in itertools.islice(earlier, limit)][::-1]
 
     def lines(self, job_id: str, *, skip: int = 0, limit: int | None = None) -> list[LedgerLine]:
         """Return ledger lines in writing order, without the first `skip`."""
-        items = self._of(job_id, first=layout.first_lines_name(skip), last=layout.end_of("LINES"))
+        items = self._of(job_id, layout.lines_from(skip))
         texts = itertools.islice(layout.lines_of(items, skip=skip), limit)
         return list(_all_parsed(LedgerLine, texts, job_id))
 
@@ -76,28 +69,17 @@ class Pages:
         last = min(newest, first + limit - 1)
         if last < first:
             return []
-        found = [
-            event
-            for start, end in layout.event_names(first, last)
-            for event in _all_parsed(
-                JobEvent, (item.body for item in self._of(job_id, first=start, last=end)), job_id
-            )
-        ]
+        texts = (
+            item.body
+            for places in layout.event_ranges(first, last)
+            for item in self._of(job_id, places)
+        )
+        found = _all_parsed(JobEvent, texts, job_id)
         # A newer event may have overwritten the oldest meanwhile.
         return [event for event in found if first <= event.number <= last]
 
-    def _of(
-        self,
-        job_id: str,
-        *,
-        first: str = "",
-        last: str = LAST,
-        newest_first: bool = False,
-        page: int | None = None,
-    ) -> Iterator[Item]:
-        return self._table.query(
-            layout.partition(job_id), first=first, last=last, newest_first=newest_first, page=page
-        )
+    def _of(self, job_id: str, wanted: Range = ALL) -> Iterator[Item]:
+        return self._table.query(layout.partition(job_id), wanted)
 
 
 def _all_parsed(kind: type[M], texts: Iterable[str], job_id: str) -> Iterator[M]:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from services.scaler.book.table import (
-    LAST,
+    ALL,
     ConflictError,
     Expected,
     Item,
     Key,
+    Range,
     StoreError,
     require_room,
 )
@@ -61,17 +62,10 @@ class SqliteTable:
         rows = self._read("SELECT version, body FROM items WHERE pk = ? AND sk = ?", key)
         return Item(key, rows[0][1], rows[0][0]) if rows else None
 
-    def query(
-        self,
-        partition: str,
-        *,
-        first: str = "",
-        last: str = LAST,
-        newest_first: bool = False,
-        page: int | None = None,
-    ) -> Iterator[Item]:
-        """Yield the items of a partition in order."""
-        order, size = "DESC" if newest_first else "ASC", page or _PAGE
+    def query(self, partition: str, wanted: Range = ALL) -> Iterator[Item]:
+        """Yield items of a partition."""
+        first, last, size = wanted.first, wanted.last, wanted.page or _PAGE
+        order = "DESC" if wanted.newest_first else "ASC"
         seen: str | None = None
         while True:
             rows = self._read(
@@ -84,7 +78,7 @@ class SqliteTable:
             if len(rows) < size:
                 return
             seen = rows[-1][0]
-            first, last = (first, seen) if newest_first else (seen, last)
+            first, last = (first, seen) if wanted.newest_first else (seen, last)
 
     def write(self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected) -> None:
         """Write and delete items: all or none."""

@@ -29,6 +29,20 @@ class Item:
     version: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The items of a partition from one name to another, both included, in order."""
+
+    first: str = ""
+    last: str = LAST
+    newest_first: bool = False
+    page: int | None = None
+    """How many are read at a time; None leaves it to the table."""
+
+
+ALL = Range()
+
+
 class StoreError(RuntimeError):
     """The table cannot be used; the message names it and the fix."""
 
@@ -43,19 +57,8 @@ class Table(Protocol):
     def get(self, key: Key) -> Item | None:
         """Return an item's current value."""
 
-    def query(
-        self,
-        partition: str,
-        *,
-        first: str = "",
-        last: str = LAST,
-        newest_first: bool = False,
-        page: int | None = None,
-    ) -> Iterator[Item]:
-        """Yield the items of a partition from one name to another, both included, in order.
-
-        They are read lazily, `page` at a time.
-        """
+    def query(self, partition: str, wanted: Range = ALL) -> Iterator[Item]:
+        """Yield items of a partition; they are read lazily."""
 
     def write(self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected) -> None:
         """Write and delete items: all or none.

@@ -57,11 +57,10 @@ class Writes(Pages):
         if first is None:
             return []
         job_id, kept = change.record.job.job_id, {item.key for item in puts}
-        names = (("ROUND", layout.round_name(first)), ("RATIO", layout.ratio_name(first)))
         items = [
             item
-            for kind, name in names
-            for item in self._of(job_id, first=name, last=layout.end_of(kind))
+            for wanted in (layout.rounds_from(first), layout.ratios_from(first))
+            for item in self._of(job_id, wanted)
             if item.key not in kept
         ]
         items.sort(key=layout.number_of, reverse=True)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from services.scaler.book.dynamodb import DynamoDbTable
-from services.scaler.book.layout import job_key, partition, round_name
+from services.scaler.book.layout import job_key, partition, parts_of
 from services.scaler.book.sqlite import SqliteTable
-from services.scaler.book.table import LAST, Table
+from services.scaler.book.table import Table
 from tests.services.scaler.book.records import REGION, make_table
 from tests.services.scaler.lambda_endpoint import healthy
 from tests.services.scaler.running import StartScaler, result
@@ -113,8 +113,7 @@ def test_a_round_that_cannot_be_read_keeps_no_scaler_from_starting(
         bad, good = (scaler.submit(**SPEC).job_id for _ in range(2))
         for _ in range(2):
             scaler.round(scaler.lease(), 0)
-    name = round_name(0)
-    for item in list(table.query(partition(bad), first=name, last=name + LAST)):
+    for item in list(table.query(partition(bad), parts_of(0))):
         table.write([replace(item, body="1 {}")], expect={})
     with caplog.at_level(logging.ERROR), start_scaler(**settings) as scaler:
         waits = [scaler.job(job_id).waits_for is not None for job_id in (bad, good)]
