@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from string import ascii_lowercase
 
-import numpy as np
 import pytest
 
 from services.scaler.book.records import JobRecord
 from services.scaler.jobs.admission import Admission, agent_errors, budget_errors, search_errors
-from services.scaler.jobs.cache_use import MAX_TRAJECTORY_BYTES, round_bytes, trajectory_errors
+from services.scaler.jobs.cache_use import round_bytes
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.quota import ConcurrencyQuota
@@ -21,24 +20,14 @@ from services.scaler.refusals import ApiError
 from services.scaler.settings import Settings
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import JOB_FILE
-from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.environment_spec import (
-    ActionSpec,
-    ContinuousActionSpec,
-    DiscreteActionSpec,
-    EnvironmentSpec,
-    MultiDiscreteActionSpec,
     ObservationSpec,
 )
-from shared.contracts.episode_rules import EpisodeRule
 from shared.contracts.going_on import resized
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.rollouts import RolloutTask, SearchTask
-from shared.deployment.config import NitroConfig
-from shared.hyperparameters.presets import ALGORITHMS
-from shared.trajectory import codec
 from tests.services.scaler.lambda_endpoint import HOPPER, IMAGES, LambdaEndpoint, Reply
 from tests.services.scaler.money.test_budget import PRICING, with_budget
 from tests.services.scaler.services_without_network import Inline
@@ -132,34 +121,6 @@ def kwargs_of(num_bytes: int) -> dict[str, str]:
     return kwargs
 
 
-async def test_an_environment_is_asked_about_anew_once_its_description_is_old(
-    lambdas: LambdaEndpoint,
-) -> None:
-    function = LambdaFunction(Settings(auth="disabled", lambda_endpoint_url=lambdas.url), Inline())
-    ref = EnvironmentRef(env_id="Hopper-v5")
-    catalogue = EnvironmentCatalogue(function, ttl_s=1e-9)
-    try:
-        assert await catalogue.describe(ref) == HOPPER
-        lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
-        assert catalogue.known(ref) is None
-        assert await catalogue.describe(ref) == IMAGES
-    finally:
-        function.close()
-
-
-async def test_256_environments_are_known_and_the_oldest_makes_room_for_another(
-    catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
-) -> None:
-    refs = [EnvironmentRef(env_id="Hopper-v5", env_kwargs={"variant": i}) for i in range(257)]
-    for ref in refs[:256]:
-        await catalogue.describe(ref)
-    assert all(catalogue.known(ref) for ref in refs[:256])
-    await catalogue.describe(refs[256])
-    assert [ref for ref in refs if not catalogue.known(ref)] == refs[:1]
-    assert await catalogue.describe(refs[1]) == HOPPER
-    assert len(lambdas.events) == 257
-
-
 def largest_task(spec: JobSpec) -> RolloutTask:
     """Return a job's task with names and numbers as long as any."""
     most = 2**63 - 1
@@ -211,27 +172,6 @@ async def test_what_an_actors_event_just_holds_is_admitted_and_one_byte_more_ref
     told = await refused(admission(catalogue), spec(most + 1))
     assert told.keys() == {largest}
     assert told[largest].endswith("at most 4096 fit; shorten it by 1")
-
-
-@pytest.mark.parametrize(
-    ("action", "sampled"),
-    [
-        (ContinuousActionSpec(low=(-1.0,) * 3, high=(1.0,) * 3), np.zeros(3, np.float32)),
-        (DiscreteActionSpec(n=6), np.zeros((), np.int64)),
-        (MultiDiscreteActionSpec(num_choices=(2, 3, 4)), np.zeros(3, np.int64)),
-    ],
-)
-def test_a_step_takes_the_bytes_of_its_arrays(
-    action: ActionSpec, sampled: np.typing.NDArray[np.generic]
-) -> None:
-    environment = HOPPER.model_copy(update={"action": action})
-    scalars = np.zeros(2, np.float32).nbytes + np.zeros(2, np.bool_).nbytes
-    step = np.zeros(11, np.float32).nbytes + sampled.nbytes + scalars
-    shorter, longer = (
-        round_bytes(JobSpec.model_validate({**ONE_ACTOR, "steps_per_actor": n}), environment)
-        for n in (100, 101)
-    )
-    assert longer - shorter == step
 
 
 async def test_the_cache_has_megabytes_of_1024_times_1024_bytes(
@@ -287,15 +227,6 @@ async def test_the_cache_holds_the_largest_job_of_each_kind(
     assert f"other jobs may take {others_mb:.0f} MB of it" in why
 
 
-@pytest.mark.parametrize("algorithm", [*ALGORITHMS])
-@pytest.mark.parametrize("preset", ["paper", "standard"])
-def test_every_preset_fits_the_cache_that_is_deployed(algorithm: str, preset: str) -> None:
-    room = NitroConfig().cache_memory_mb * 1024 * 1024
-    for environment in (HOPPER, IMAGES):
-        wanted = {"env_id": environment.env_id, "algorithm": algorithm, "preset": preset}
-        assert round_bytes(JobSpec.model_validate(wanted), environment) < room
-
-
 async def test_a_network_that_cannot_be_built_is_refused_before_anything_is_counted(
     catalogue: EnvironmentCatalogue, lambdas: LambdaEndpoint
 ) -> None:
@@ -314,64 +245,6 @@ async def test_a_job_whose_trajectories_no_learner_would_take_in_is_refused(
     told = await refused(admission(catalogue), JobSpec.model_validate(spec))
     assert told.keys() == {"steps_per_actor"}
     assert "the learner accepts 256 MB" in told["steps_per_actor"]
-
-
-@pytest.mark.parametrize("size", [2000, 2004])
-def test_trajectories_of_vectors_have_four_bytes_a_number_and_an_end_for_each_environment(
-    size: int,
-) -> None:
-    observation = ObservationSpec(shape=(size,), dtype="float32")
-    environment = HOPPER.model_copy(update={"observation": observation, "max_episode_steps": 100})
-
-    def fits(steps: int) -> bool:
-        observations = (steps + 4 + steps // 100) * 4 * size
-        # Three numbers of an action, reward, log-probability, two marks, an episode's two numbers.
-        return observations + steps * (12 + 4 + 4 + 2 + 8) + 2**16 <= 2**28
-
-    most = max(steps for steps in range(33_000, 33_300, 4) if fits(steps))
-    for steps in (most, most + 4):
-        spec = JobSpec.model_validate({"steps_per_actor": steps, "envs_per_actor": 4})
-        assert (not [*trajectory_errors(spec, environment)]) is fits(steps)
-
-
-def test_what_is_not_observed_counts_in_a_trajectory_too() -> None:
-    choices = MultiDiscreteActionSpec(num_choices=(2,) * 256)
-    for size, fits in ((500, True), (520, False)):
-        observation = ObservationSpec(shape=(size,), dtype="float32")
-        environment = HOPPER.model_copy(update={"observation": observation, "action": choices})
-        spec = JobSpec.model_validate({"steps_per_actor": 65_536})
-        assert (65_536 * (4 * size + 8 * 256 + 10) < 2**28) is fits
-        assert (not [*trajectory_errors(spec, environment)]) is fits
-
-
-def test_a_trajectory_may_have_exactly_what_the_learner_takes_in() -> None:
-    # The stacked frames are as large as may be; what is sent is a quarter of that.
-    observation = ObservationSpec(shape=(4, 64, 64), dtype="uint8", frame_stack=4)
-    environment = IMAGES.model_copy(update={"observation": observation})
-    for steps, fits in ((2**14 - 1, True), (2**14, False)):
-        spec = JobSpec.model_validate({"env_id": "ALE/Qbert-v5", "steps_per_actor": steps})
-        assert (not [*trajectory_errors(spec, environment)]) is fits
-
-
-@pytest.mark.parametrize(("size", "counted"), [(0, 12_288), (8_192, 12_288), (2**18, 3 * 2**17)])
-def test_where_episodes_are_left_counts_one_and_a_half_times_in_cache_and_trajectory(
-    size: int, counted: int
-) -> None:
-    spec = JobSpec.model_validate(
-        {"envs_per_actor": 64, "steps_per_actor": 64, "episodes": {"horizon": "limit"}}
-    )
-    reset = spec.model_copy(update={"episodes": EpisodeRule(horizon="fragment")})
-    kept = HOPPER.model_copy(update={"keeps_state": True, "snapshot_bytes": size})
-    # For the round, with the trajectory, and for the next round.
-    left = round_bytes(spec, kept) - round_bytes(reset, kept)
-    assert left == 3 * counted * 64 * spec.actors.max
-    assert round_bytes(spec, HOPPER) == round_bytes(reset, HOPPER)
-    # Nothing else of these trajectories is near the limit.
-    observation = ObservationSpec(shape=(1_000_000,), dtype="float32")
-    large = kept.model_copy(update={"observation": observation})
-    longer = spec.model_copy(update={"envs_per_actor": 22, "steps_per_actor": 22})
-    assert not [*trajectory_errors(longer.model_copy(update={"episodes": reset.episodes}), large)]
-    assert bool([*trajectory_errors(longer, large)]) is (size == 2**18)
 
 
 @pytest.mark.parametrize(
@@ -406,46 +279,6 @@ async def test_a_job_needs_the_budget_of_the_learner_that_it_has(
         asked = little.model_copy(update={"env_id": "ALE/Qbert-v5", "learner": learner})
         assert [*await refused(admission(catalogue), asked)] == ["stop.budget_usd"]
     admission(catalogue).refuse_at_once(asked, PRICING)
-
-
-# --- images: every frame counts once, and so does the network that they need
-
-QBERT = JobSpec.model_validate(
-    {"env_id": "ALE/Qbert-v5", "preset": "standard", "steps_per_actor": 99, "actors": {"max": 10}}
-)
-
-
-def qbert(frame_stack: int | None) -> EnvironmentSpec:
-    return EnvironmentSpec(
-        env_id="ALE/Qbert-v5",
-        observation=ObservationSpec(shape=(4, 84, 84), dtype="uint8", frame_stack=frame_stack),
-        action=DiscreteActionSpec(n=6),
-        max_episode_steps=None,
-        versions={},
-    )
-
-
-def test_stacked_frames_count_once() -> None:
-    weights = 4 * 1_687_206  # Nature's network with six actions
-    steps = 10 * (99 + 1)
-    frame, rest = 84 * 84, 8 + 10
-    assert round_bytes(QBERT, qbert(4)) == steps * (frame + rest) + 2 * weights
-    assert round_bytes(QBERT, qbert(None)) == steps * (4 * frame + rest) + 2 * weights
-
-
-def test_a_fragment_that_no_learner_would_take_in_is_refused() -> None:
-    assert codec.DEFAULT_MAX_BYTES == MAX_TRAJECTORY_BYTES
-    most = MAX_TRAJECTORY_BYTES // (4 * 84 * 84) - 1
-    fits = QBERT.model_copy(update={"steps_per_actor": most})
-    assert not [*trajectory_errors(fits, qbert(4))]
-    larger = QBERT.model_copy(update={"steps_per_actor": most + 1})
-    (error,) = trajectory_errors(larger, qbert(4))
-    assert error.field == "steps_per_actor"
-    assert "of 9510 steps may have 256.0 MB, the learner accepts 256 MB" in error.message
-    # Every tenth step ends an episode, and brings its final observation.
-    limited = qbert(4).model_copy(update={"max_episode_steps": 10})
-    (error,) = trajectory_errors(fits, limited)
-    assert "may have 281.5 MB" in error.message
 
 
 def search(**changes: object) -> JobSpec:
