@@ -1,24 +1,27 @@
 """Jobs, rounds and ledger lines for store tests, and the table they may lie in."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import boto3
 
 from services.scaler.book.attempts import OpenAttempt, RoundEntry
 from services.scaler.book.book import Book
-from services.scaler.book.records import Change, JobRecord, LeaseRecord
+from services.scaler.book.records import Change, IdempotencyEntry, JobRecord, LeaseRecord
 from shared.contracts.billing import LedgerLine
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus
 from tests.services.scaler.lambda_endpoint import HOPPER
 from tests.services.scaler.rounds.test_order import entry, planned
+from tests.services.scaler.running import result
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 REGION = "us-east-1"
+OpenBook = Callable[[], Book]
+"""Opens the same jobs again and again."""
 
 
 def record(job_id: str = "job") -> JobRecord:
@@ -102,3 +105,19 @@ def make_table() -> str:
     )
     client.close()
     return name
+
+
+def ids(records: list[JobRecord]) -> list[str]:
+    return [one.job.job_id for one in records]
+
+
+def key(name: str, job_id: str, digest: str = "d") -> IdempotencyEntry:
+    return IdempotencyEntry(key=name, body_digest=digest, job_id=job_id)
+
+
+def large_round(index: int) -> RoundEntry:
+    """Return a round that takes three parts, and has a ratio."""
+    returns = (22.0,) * 40_000
+    return round_entry(index, float(index)).model_copy(
+        update={"result": result(index, episode_returns=returns)}
+    )

@@ -3,80 +3,28 @@
 import asyncio
 import itertools
 import json
-import math
-import sys
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from services.scaler.book.attempts import RoundEntry
 from services.scaler.book.book import Book
-from services.scaler.book.dynamodb import DynamoDbTable
-from services.scaler.book.layout import entry_items
-from services.scaler.book.records import IdempotencyEntry, JobRecord
+from services.scaler.book.records import JobRecord
 from services.scaler.book.sqlite import SqliteTable
 from services.scaler.book.table import Expected, Item, Key, StoreError, Table
-from services.scaler.book.writes import FencedError
-from shared.contracts.billing import LedgerLine
-from shared.contracts.views.events import KEPT_EVENTS
 from shared.contracts.views.jobs import JobSummary
 from tests.services.scaler.book.records import (
-    REGION,
+    OpenBook,
+    ids,
+    key,
     line,
-    make_table,
     open_attempt,
     record,
     round_entry,
     write,
 )
-from tests.services.scaler.running import result
-
-OpenBook = Callable[[], Book]
-
-
-@pytest.fixture(params=["sqlite", "dynamodb"])
-def open_table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Table]]:
-    """Open the same table again and again."""
-    opened: list[Table] = []
-    name = ""
-    if request.param == "dynamodb":
-        request.getfixturevalue("aws")
-        name = make_table()
-
-    def connect() -> Table:
-        table: Table = (
-            DynamoDbTable.connect(name, region=REGION)
-            if name
-            else SqliteTable(tmp_path / "folder" / "jobs.sqlite3")
-        )
-        opened.append(table)
-        return table
-
-    yield connect
-    for table in opened:
-        table.close()
-
-
-@pytest.fixture
-def open_book(open_table: Callable[[], Table]) -> OpenBook:
-    """Open the same jobs again and again."""
-    return lambda: Book(open_table(), now=lambda: 7.0)
-
-
-@pytest.fixture
-def book(open_book: OpenBook) -> Book:
-    return open_book()
-
-
-def ids(records: list[JobRecord]) -> list[str]:
-    return [one.job.job_id for one in records]
-
-
-def key(name: str, job_id: str, digest: str = "d") -> IdempotencyEntry:
-    return IdempotencyEntry(key=name, body_digest=digest, job_id=job_id)
 
 
 async def test_everything_is_there_after_reopening(open_book: OpenBook) -> None:
@@ -121,28 +69,6 @@ async def test_lines_that_are_written_and_not_counted_are_refused(book: Book) ->
     with pytest.raises(ValueError, match="1 lines are written and not counted"):
         await write(book, lines=(line(1.0),), num_lines=0)
     assert book.lines("job") == []
-
-
-async def test_who_finds_another_writer_writes_nothing_more_and_says_so(
-    open_book: OpenBook,
-) -> None:
-    book = open_book()
-    await book.create(record("a"))
-    await book.create(record("b"))
-    other, fenced = open_book(), []
-    other.on_fenced = lambda: fenced.append(True)
-    await write(book, "a", status="running")
-    with pytest.raises(FencedError):
-        await write(other, "a", status="failed")
-    assert (other.fenced, fenced) == (True, [True])
-    with pytest.raises(FencedError):
-        await write(other, "b")
-    with pytest.raises(FencedError):
-        await other.create(record("c"))
-    with pytest.raises(FencedError):
-        other.check()
-    await write(book, "b", status="failed")
-    assert ids(open_book().with_status({"running"})) == ["a"]
 
 
 class LostAnswers:
@@ -290,162 +216,6 @@ async def test_a_lease_is_found_while_it_is_held(book: Book) -> None:
     assert book.job_of_lease("two") is None
 
 
-async def test_ratios_are_the_newest_defined_ones_oldest_first(book: Book) -> None:
-    await book.create(record())
-    ratios = (1.0, None, 3.0, 4.0, None)
-    await write(book, rounds=[round_entry(i, r) for i, r in enumerate(ratios)])
-    assert book.ratios("job", before=999, limit=2) == [3.0, 4.0]
-    assert book.ratios("job", before=3, limit=2) == [1.0, 3.0]
-    assert book.ratios("job", before=999, limit=9) == [1.0, 3.0, 4.0]
-    assert [e.round for e in book.rounds("job", first=1, limit=3)] == [1, 2, 3]
-    await write(book, rounds=(round_entry(3), round_entry(4, 5.0)), forget_rounds_from=3)
-    assert book.ratios("job", before=999, limit=9) == [1.0, 3.0, 5.0]
-
-
-async def test_numbers_read_back_as_they_were_written(book: Book) -> None:
-    await book.create(record())
-    values = (0.1 + 0.2, math.pi, sys.float_info.max, sys.float_info.min, 1e-7, 1 / 3, -2.5e-17)
-    rounds = [round_entry(i, ratio) for i, ratio in enumerate(values)]
-    lines = [line(abs(value)) for value in values]
-    await write(book, rounds=rounds, lines=lines)
-    assert book.ratios("job", before=999, limit=9) == list(values)
-    assert book.rounds("job", first=0, limit=9) == rounds
-    assert book.lines("job") == lines
-
-
-async def test_lines_keep_their_order_over_many_changes_and_can_be_skipped(book: Book) -> None:
-    await book.create(record())
-    written: list[LedgerLine] = []
-    for size in (1, 60, 0, 49, 120):
-        lines = [line(float(len(written) + i)) for i in range(size)]
-        await write(book, lines=lines)
-        written += lines
-    for skip in (0, 1, 49, 50, 51, 60, 61, 109, 110, 160, 229, 230, 500):
-        assert book.lines("job", skip=skip) == written[skip:]
-    assert book.lines("job", skip=55, limit=20) == written[55:75]
-
-
-async def test_rounds_can_be_forgotten_from_one_on(book: Book) -> None:
-    await book.create(record())
-    await write(book, rounds=(round_entry(0, 1.0), round_entry(1, 2.0), round_entry(2, 3.0)))
-    await write(book, forget_rounds_from=1, rounds=(round_entry(1, 7.0),))
-    assert book.rounds("job", first=0, limit=9) == [round_entry(0, 1.0), round_entry(1, 7.0)]
-    assert book.ratios("job", before=999, limit=9) == [1.0, 7.0]
-    await write(book, forget_rounds_from=0)
-    assert (book.last_round("job"), book.ratios("job", before=999, limit=9)) == (None, [])
-
-
-class BrokenTable:
-    """Stands before a table whose n-th write from now on, counted from 0, never reaches it."""
-
-    def __init__(self, table: Table, *, call: int) -> None:
-        self.__dict__.update({"get": table.get, "query": table.query, "run": table.run})
-        self._table, self._calls, self._broken = table, itertools.count(), call
-
-    def write(self, puts: Sequence[Item], deletes: Sequence[Key] = (), *, expect: Expected) -> None:
-        if next(self._calls) == self._broken:
-            raise StoreError("the connection broke")
-        self._table.write(puts, deletes, expect=expect)
-
-
-def large_round(index: int) -> RoundEntry:
-    """Return a round that takes three parts, and has a ratio."""
-    returns = (22.0,) * 40_000
-    return round_entry(index, float(index)).model_copy(
-        update={"result": result(index, episode_returns=returns)}
-    )
-
-
-@pytest.mark.parametrize("call", [0, 1, 2])
-async def test_forgetting_more_rounds_than_a_write_holds_leaves_whole_ones_at_an_interruption(
-    open_table: Callable[[], Table], open_book: OpenBook, call: int
-) -> None:
-    first = open_book()
-    await first.create(record())
-    rounds = [large_round(index) for index in range(54)]  # 216 items: two writes ahead
-    for start in range(0, 54, 6):
-        await write(first, rounds=rounds[start : start + 6])
-    table: Any = BrokenTable(open_table(), call=call)
-    book = Book(table, now=lambda: 7.0)
-    with pytest.raises(StoreError, match="broke"):
-        await write(book, rounds=(round_entry(3),), forget_rounds_from=3)
-    left = book.rounds("job", first=0, limit=99)
-    assert left == rounds[: len(left)]
-    assert (len(left) < len(rounds)) == (call > 0)
-    assert book.last_round("job") == left[-1]
-    assert book.ratios("job", before=99, limit=99) == [entry.ratio for entry in left]
-    await write(book, rounds=(round_entry(3),), forget_rounds_from=3)
-    assert book.rounds("job", first=0, limit=99) == [*rounds[:3], round_entry(3)]
-
-
-async def test_a_deletion_that_was_interrupted_leaves_what_a_repeat_removes(
-    open_table: Callable[[], Table], open_book: OpenBook
-) -> None:
-    first = open_book()
-    await first.create(record())
-    await write(first, rounds=[round_entry(i, 1.0) for i in range(40)])
-    await write(first, rounds=[round_entry(i, 1.0) for i in range(40, 80)], status="failed")
-    table: Any = BrokenTable(open_table(), call=1)
-    book = Book(table, now=lambda: 7.0)
-    with pytest.raises(StoreError, match="broke"):
-        await book.delete("job")
-    assert book.job("job") is not None
-    await book.delete("job")
-    assert (book.job("job"), book.last_round("job")) == (None, None)
-    assert book.rows(limit=9, before=None) == []
-
-
-async def test_a_change_that_no_write_can_hold_is_refused_whole(book: Book) -> None:
-    await book.create(record())
-    with pytest.raises(StoreError, match="121 items exceeds 100"):
-        await write(book, rounds=[round_entry(index, 1.0) for index in range(60)])
-    assert book.last_round("job") is None
-    assert (await write(book)).version == 1
-
-
-async def test_a_round_as_large_as_a_request_may_be_is_kept_and_can_shrink(book: Book) -> None:
-    """The scaler takes bodies of 1 MiB; an item of DynamoDB holds 400 KB."""
-    await book.create(record())
-    returns = tuple(i / 7 for i in range(70_000))
-    large = round_entry(0).model_copy(update={"result": result(0, episode_returns=returns)})
-    assert len(large.model_dump_json()) > 2**20
-    await write(book, rounds=(large,))
-    assert book.round("job", 0) == book.last_round("job") == large
-    await write(book, rounds=(round_entry(0),))
-    assert book.round("job", 0) == book.last_round("job") == round_entry(0)
-    await write(book, rounds=(round_entry(1),))
-    assert [e.round for e in book.rounds("job", first=0, limit=2)] == [0, 1]
-
-
-async def test_the_newest_round_is_the_newest_that_is_whole(
-    open_table: Callable[[], Table], open_book: OpenBook
-) -> None:
-    book, table = open_book(), open_table()
-    await book.create(record())
-    rounds = [large_round(0), large_round(1)]
-    await write(book, rounds=rounds)
-    first, *_ = entry_items("job", rounds[1])
-    table.write((), [first.key], expect={})
-    assert book.last_round("job") == rounds[0]
-    assert book.rounds("job", first=0, limit=9) == [rounds[0]]
-
-
-async def test_deleting_a_job_leaves_nothing_of_it_and_all_of_the_others(book: Book) -> None:
-    for job_id in ("a", "b"):
-        await book.create(record(job_id), key(job_id, job_id))
-        await write(
-            book, job_id, rounds=[round_entry(i, 1.0) for i in range(30)], lines=[line(1.0)]
-        )
-    await book.delete("a")
-    assert (book.job("a"), book.last_round("a"), book.idempotency("a")) == (None, None, None)
-    assert (book.lines("a"), book.ratios("a", before=999, limit=9)) == ([], [])
-    assert ids(book.with_status({"queued"})) == ["b"]
-    assert book.lines("b") == [line(1.0)]
-    assert len(book.rounds("b", first=0, limit=99)) == 30
-    await book.create(record("a"), key("a", "a", "new"))
-    assert (book.last_round("a"), book.lines("a")) == (None, [])
-
-
 def test_a_record_of_before_deletions_were_marked_is_not_marked() -> None:
     old = record().model_dump(mode="json", exclude={"deleting"})
     assert JobRecord.model_validate_json(json.dumps(old)) == record()
@@ -505,18 +275,3 @@ async def test_a_row_that_another_version_wrote_is_made_of_the_record_again(
     book = open_book()
     assert [each.job_id for _, each in book.rows(limit=9, before=None)] == ["job"]
     assert ids(book.with_status({"queued"})) == ["job"]
-
-
-async def test_events_come_back_in_order_and_the_newest_are_kept(book: Book) -> None:
-    await book.create(record())
-    for number in range(KEPT_EVENTS // 2 + 5):
-        await write(book, status="running", lease_id=f"l{number}")  # two events but for the first
-    kept = await write(book)
-    assert kept.num_events > KEPT_EVENTS
-    everything = book.events(kept, after=0, limit=1000)
-    assert [event.number for event in everything] == list(
-        range(kept.num_events + 1 - KEPT_EVENTS, kept.num_events + 1)
-    )
-    assert everything[-1].at == 7.0
-    after = kept.num_events - 10
-    assert book.events(kept, after=after, limit=4) == everything[-10:-6]
