@@ -7,12 +7,11 @@ from typing import TextIO
 
 from rich.console import Console
 
-from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot
 from nitro.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from nitro.foreign_output import foreign_code
 from nitro.hints import Place
-from nitro.local.system import LocalSystem
+from nitro.local.access import Api
 from nitro.runs.finished import finished_folder
 from nitro.runs.reading import read_run
 from nitro.runs.summary import Summary, going_on, next_commands, summarise, summary_table
@@ -21,23 +20,16 @@ from shared.contracts.jobs import Job
 
 
 def conclude(
-    snapshot: Snapshot,
-    *,
-    client: NitroClient,
-    system: LocalSystem | None,
-    place: Place,
-    as_json: bool,
-    console: Console,
-    stdout: TextIO,
+    snapshot: Snapshot, api: Api, *, as_json: bool, console: Console, stdout: TextIO
 ) -> int:
     """Show a finished job's outcome; return the exit code.
 
     Ctrl-C skips the picture or the film in progress.
     """
-    job = snapshot.job
+    job, place = snapshot.job, api.place
     folder = (place.runs_dir / job.job_id).absolute()
     run_dir = finished_folder(folder)
-    summary = summarise(job, snapshot.records, client.cost(job.job_id), run_dir=run_dir)
+    summary = summarise(job, snapshot.records, api.client.cost(job.job_id), run_dir=run_dir)
     console.print()
     with console.status("drawing the picture of the run and the film of the agent"):
         picture = None if run_dir is None else made("picture", partial(_draw, run_dir), console)
@@ -45,8 +37,8 @@ def conclude(
         wanted = not as_json and job.status != "failed" and job.stop_reason != "user"
         filmed = run_dir if wanted else None
         film = None if filmed is None else made("film", partial(_film, filmed), console)
-    expected = folder if system is not None else None
-    logs = None if system is None else system.logs
+    expected = folder if api.system is not None else None
+    logs = None if api.system is None else api.system.logs
     console.print(
         summary_table(
             summary, error=job.error, picture=picture, film=film, expected=expected, logs=logs

@@ -169,15 +169,7 @@ def train(request: TrainRequest, api: Api, *, interrupts: Interrupts, stdout: Te
         raise
     require_admitted_here(snapshot.job)
     interrupts.armed = False  # nothing is left to stop
-    return conclude(
-        snapshot,
-        client=api.client,
-        system=api.system,
-        place=api.place,
-        as_json=request.as_json,
-        console=console,
-        stdout=stdout,
-    )
+    return conclude(snapshot, api, as_json=request.as_json, console=console, stdout=stdout)
 
 
 def _left(job_id: str, api: Api) -> str:

@@ -12,6 +12,7 @@ from nitro.cli.conclusion import conclude
 from nitro.client.client import NitroClient
 from nitro.client.follow import follow
 from nitro.hints import Place
+from nitro.local.access import Api
 from shared.contracts.job_spec import JobSpec
 
 
@@ -23,15 +24,9 @@ def test_the_end_shows_picture_film_and_what_to_type_next(
     told, stdout = io.StringIO(), io.StringIO()
 
     def concluded(*, as_json: bool) -> int:
-        return conclude(
-            last,
-            client=client,
-            system=None,
-            place=Place(runs_dir=runs_dir),
-            as_json=as_json,
-            console=Console(file=told, width=300),
-            stdout=stdout,
-        )
+        api = Api(client=client, place=Place(runs_dir=runs_dir))
+        console = Console(file=told, width=300)
+        return conclude(last, api, as_json=as_json, console=console, stdout=stdout)
 
     folder = runs_dir / job_id
     assert concluded(as_json=True) == 0
