@@ -43,7 +43,7 @@ from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_INTERRUPTED, CommandError
 from nitro.runs.checkpoints import read_policy
 from nitro.runs.reading import read_job, read_run
-from nitro.spec.starting_job import train_spec
+from nitro.spec.train_spec import train_spec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import make_environment

@@ -8,7 +8,7 @@ from typing import Literal
 
 from benchmarks.environment import Environment
 from nitro.runs.curves import Interval, interval
-from nitro.spec.start import StartingJob
+from nitro.spec.starting_job import StartingJob
 from shared.contracts.message import Count, Message, NonNegativeFloat, Number, PositiveInt
 
 ContestantName = Literal["nitro", "stable-baselines3"]

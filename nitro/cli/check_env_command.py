@@ -59,7 +59,7 @@ def check_env(
     import json
 
     from nitro.local.own_environments import kept_maker, own_packages
-    from nitro.spec.starting_job import train_spec
+    from nitro.spec.train_spec import train_spec
 
     if env is None and spec is None:
         raise CommandError("ENV: name an environment, or give --spec")

@@ -27,8 +27,8 @@ from nitro.runs.summary import more_of
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.earlier_policy import earlier_policy
 from nitro.spec.short_forms import written_out
-from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
+from nitro.spec.train_spec import train_spec
 from nitro.tables import Output
 from nitro.tracking.tracking import told_to
 from shared.contracts.environment_spec import EnvironmentSpec

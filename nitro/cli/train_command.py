@@ -172,7 +172,7 @@ def train(
     from nitro.cli.train import TrainRequest, asked_job
     from nitro.client.beginning import Resumption
     from nitro.settings import read_settings
-    from nitro.spec.env_option import own_variables
+    from nitro.spec.short_forms import own_variables
     from nitro.tracking.tracker import require_tracker
 
     here = not (api_url or read_settings().api_url)

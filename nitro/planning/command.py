@@ -107,8 +107,8 @@ def _job(
 ) -> tuple["JobSpec", int]:
     """Return the job and its number of steps."""
     from nitro.planning.known_steps import steps_to_return
-    from nitro.spec.starting_job import train_spec
     from nitro.spec.total_steps import parse_steps, planned_steps
+    from nitro.spec.train_spec import train_spec
     from shared.hyperparameters.presets import ALGORITHMS
 
     if to_return is not None and total_steps is not None:

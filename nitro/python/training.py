@@ -27,8 +27,8 @@ from nitro.runs.summary import going_on
 from nitro.settings import read_settings
 from nitro.spec.earlier_policy import earlier_policy
 from nitro.spec.short_forms import written_out
-from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import parse_steps
+from nitro.spec.train_spec import train_spec
 from shared.contracts.rounds import RoundLine
 from shared.environments.packages import maker_env_id
 from shared.environments.scripts import end_import

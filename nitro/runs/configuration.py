@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from nitro.spec.spec_file import JsonObject
-from nitro.spec.starting_job import train_spec
+from nitro.spec.train_spec import train_spec
 from shared.contracts.going_on import resized
 from shared.contracts.jobs import Job, resolve_for
 

@@ -14,7 +14,8 @@ from rich.table import Table
 from nitro.errors import CommandError
 from nitro.foreign_output import foreign_code
 from nitro.local.own_environments import own_packages
-from nitro.spec.starting_job import PRESET, starting_job, train_spec
+from nitro.spec.starting_job import starting_job
+from nitro.spec.train_spec import PRESET, train_spec
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.going_on import resized
 from shared.contracts.job_spec import PRESET_OWN, PRESET_WARM, Warm

@@ -1,6 +1,7 @@
-"""Short forms of fields: `fixed:8`, `8:64` and `64,64`, for the command line and for Python."""
+"""Short forms of fields, such as `fixed:8`, `8:64` and `64,64`, and `--env NAME[=VALUE]`."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -46,3 +47,21 @@ def parse_sizes(text: str) -> list[JsonValue]:
         return [int(size) for size in text.strip("[]() ").split(",") if size.strip()]
     except ValueError:
         raise CommandError(f"--hidden-sizes: must look like 64,64, got {text!r}") from None
+
+
+def own_variables(texts: Sequence[str]) -> dict[str, str]:
+    """Return a job's variables by dotted path; a name alone takes its value from this process.
+
+    Raises:
+        CommandError: It has no value here.
+    """
+    found = {}
+    for text in texts:
+        name, given, value = text.partition("=")
+        if not given:
+            here = os.environ.get(name)
+            if here is None:
+                raise CommandError(f"--env: {name} is not set here; give {name}=VALUE")
+            value = here
+        found[f"env_variables.{name}"] = value
+    return found

@@ -12,8 +12,8 @@ from nitro.errors import CommandError
 from nitro.hints import RUNS
 from nitro.spec.scaling_option import parse_scaling
 from nitro.spec.spec_file import merged, parse_actors, says
-from nitro.spec.starting_job import train_spec
 from nitro.spec.total_steps import planned_steps
+from nitro.spec.train_spec import train_spec
 from nitro.sweeps.rows import Row
 from nitro.sweeps.spec import Fields, SweepSpec
 from shared.contracts.job_spec import JobSpec

@@ -3,7 +3,7 @@
 Nitro's paper runs no ARS. *Mania* is Mania, Guy and Recht, "Simple random search provides a
 competitive approach to reinforcement learning", arXiv 1803.07055: algorithms 1 and 2, and tables 9
 and 10. *Contrib* is the default of SB3-Contrib's ARS. What differs by task is in
-`nitro.spec.starting_search`.
+`nitro.spec.starting_job`.
 """
 
 from typing import Annotated

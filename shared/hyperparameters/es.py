@@ -3,7 +3,7 @@
 Nitro's paper runs no ES. *Salimans* is Salimans, Ho, Chen, Sidor and Sutskever, "Evolution
 strategies as a scalable alternative to reinforcement learning", arXiv 1703.03864. *OpenAI* is the
 configuration that its authors published for Humanoid (`evolution-strategies-starter`). *Kingma* is
-Adam's paper. What differs by task is in `nitro.spec.starting_search`.
+Adam's paper. What differs by task is in `nitro.spec.starting_job`.
 """
 
 from typing import Annotated

@@ -16,7 +16,7 @@ from experiments.reporting.comparison import (
 )
 from experiments.reporting.findings import Findings, Table
 from experiments.reporting.statistics import interval
-from nitro.spec.starting_job import train_spec
+from nitro.spec.train_spec import train_spec
 
 STEPS: Mapping[str, Mapping[str, int]] = {
     "Swimmer-v5": {"ars": 500_000, "ppo": 500_000},

@@ -25,7 +25,7 @@ from experiments.reporting.comparison import (
 from experiments.reporting.findings import Claim, Findings, Table, Value
 from experiments.reporting.statistics import interval, verdict
 from experiments.studies.searches.population_player import Average, Player
-from nitro.spec.starting_search import SEARCHES
+from nitro.spec.starting_job import SEARCHES
 from shared.contracts.message import Message, PositiveInt
 from shared.hyperparameters.ars import ArsHyperparameters
 

@@ -15,7 +15,7 @@ from benchmarks.records.first_results import (
     markdown_table,
     read_results,
 )
-from nitro.spec.starting_job import train_spec
+from nitro.spec.train_spec import train_spec
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "benchmarks/results/first_results.jsonl"

@@ -4,7 +4,7 @@ import pytest
 
 from nitro.errors import CommandError
 from nitro.spec.presets import PresetReport, preset_reports, preset_table
-from nitro.spec.starting_job import train_spec
+from nitro.spec.train_spec import train_spec
 from shared.contracts.jobs import resolve_for
 from shared.environments.describing import describe
 from shared.hyperparameters.ppo import PpoHyperparameters

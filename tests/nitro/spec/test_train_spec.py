@@ -8,8 +8,9 @@ import pytest
 from pydantic import JsonValue
 
 from nitro.errors import CommandError
-from nitro.spec.starting_job import starting_job, train_spec
+from nitro.spec.starting_job import starting_job
 from nitro.spec.total_steps import planned_steps
+from nitro.spec.train_spec import train_spec
 from services.scaler.jobs.admission import search_errors
 from shared.contracts.going_on import resized
 from shared.contracts.job_spec import JobSpec

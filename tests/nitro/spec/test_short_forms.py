@@ -3,7 +3,7 @@
 import pytest
 
 from nitro.errors import CommandError
-from nitro.spec.env_option import own_variables
+from nitro.spec.short_forms import own_variables
 
 
 def test_a_name_alone_has_the_value_of_this_shell(monkeypatch: pytest.MonkeyPatch) -> None:
