@@ -64,6 +64,5 @@ class MlflowRun:
         self._client.set_terminated(self._run_id, status=status)
 
 
-def open_run(run: TrackedRun, *, project: str) -> MlflowRun:
-    """Return a job's run: the existing one, or else a new one."""
-    return MlflowRun(run, project=project)
+open_run = MlflowRun
+"""Returns a job's run: the existing one, or else a new one."""

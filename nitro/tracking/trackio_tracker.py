@@ -30,6 +30,5 @@ class TrackioRun:
         trackio.finish()
 
 
-def open_run(run: TrackedRun, *, project: str) -> TrackioRun:
-    """Return a job's run: the existing one, or else a new one."""
-    return TrackioRun(run, project=project)
+open_run = TrackioRun
+"""Returns a job's run: the existing one, or else a new one."""

@@ -35,6 +35,5 @@ class WandbRun:
         self._run.finish()
 
 
-def open_run(run: TrackedRun, *, project: str) -> WandbRun:
-    """Return a job's run: the existing one, or else a new one."""
-    return WandbRun(run, project=project)
+open_run = WandbRun
+"""Returns a job's run: the existing one, or else a new one."""
