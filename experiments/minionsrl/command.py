@@ -27,7 +27,7 @@ from nitro.cli.interrupts import Interrupts
 from nitro.client.beginning import NewJob
 from nitro.errors import EXIT_INTERRUPTED, CommandError
 from nitro.hints import Place
-from nitro.local.access import open_api
+from nitro.local.access import SystemOptions, open_api
 from nitro.local.left_over import end_left_over
 from nitro.runs.summary import duration
 from shared.contracts.job_spec import JobSpec
@@ -145,8 +145,8 @@ def _on_real(
         )
 
     say = partial(typer.echo, err=True)
-    job, most = NewJob(spec=spec), spec.actors.max
-    opened = open_api(runs_dir, job=job, most_actors=most, api_url=api_url, tell=say)
+    job, options = NewJob(spec=spec), SystemOptions(most_actors=spec.actors.max)
+    opened = open_api(runs_dir, job=job, options=options, api_url=api_url, tell=say)
     with Interrupts() as interrupts, opened as api:
         if api.system is not None:
             end_left_over(api, keep=None, tell=say, pause=interrupts.pause)

@@ -25,6 +25,7 @@ from nitro.hints import Place
 if TYPE_CHECKING:
     from nitro.cli.train import TrainRequest
     from nitro.client.beginning import NewJob, Resumption
+    from nitro.local.access import SystemOptions
 
 _job_option = partial(typer.Option, rich_help_panel="What to train")
 _place_option = partial(typer.Option, rich_help_panel="Where", show_default=False)
@@ -169,8 +170,9 @@ def train(
     Ctrl-C stops after the current update and keeps the checkpoint. A second Ctrl-C kills
     everything.
     """
-    from nitro.cli.train import TrainRequest, asked_job
+    from nitro.cli.train import TrainRequest, asked_job, most_actors
     from nitro.client.beginning import Resumption
+    from nitro.local.access import SystemOptions
     from nitro.settings import read_settings
     from nitro.spec.short_forms import own_variables
     from nitro.tracking.tracker import require_tracker
@@ -214,8 +216,15 @@ def train(
             raise CommandError(f"--resume: {folder} is not in {runs_dir}; add --runs-dir")
         job = replace(job, job_id=folder.name)
     request = TrainRequest(job=job, runs_dir=runs_dir, as_json=as_json, track=track, detach=detach)
-    system = (api_url, processes, parallel, learner_ranks, environment_packages)
-    raise typer.Exit(_train(request, chosen, *system))
+    options = SystemOptions(
+        processes=processes,
+        learners=learners_for(chosen or (), parallel),
+        parallel=parallel,
+        learner_ranks=learner_ranks,
+        environment_packages=environment_packages,
+        most_actors=most_actors(job, runs_dir),
+    )
+    raise typer.Exit(_train(request, chosen, options, api_url))
 
 
 def _chosen_seeds(
@@ -262,27 +271,18 @@ def _describe(
 def _train(
     request: "TrainRequest",
     seeds: tuple[int, ...] | None,
+    options: "SystemOptions",
     api_url: str | None,
-    processes: int | None,
-    parallel: int | None,
-    learner_ranks: int | None,
-    environment_packages: list[str] | None,
 ) -> int:
     from nitro.cli.interrupts import Interrupts
-    from nitro.cli.train import most_actors
     from nitro.cli.train import train as train_job
     from nitro.local.access import open_api
 
     opened = open_api(
         request.runs_dir,
         job=request.job,
-        most_actors=most_actors(request.job, request.runs_dir),
+        options=options,
         api_url=api_url,
-        processes=processes,
-        learners=learners_for(seeds or (), parallel),
-        parallel=parallel,
-        learner_ranks=learner_ranks,
-        environment_packages=environment_packages,
         tell=partial(typer.echo, err=True),
     )
     with Interrupts() as interrupts, opened as api:

@@ -55,21 +55,55 @@ class Api:
             self.system.wait_ready()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemOptions:
+    """Options of a local system that a command starts."""
+
+    processes: int | None = None
+    """Concurrent actors; None means one per core."""
+    learners: int = 1
+    """Concurrent jobs."""
+    parallel: int | None = None
+    """The user's number of concurrent jobs; None without one."""
+    learner_ranks: int | None = None
+    """Processes that share a learner's gradient steps; None usually means one."""
+    environment_packages: Sequence[str] | None = None
+    """Modules of custom environments."""
+    networks: Sequence[str] = ()
+    """Import names of custom networks, for the learner."""
+    most_actors: int = 0
+    """Most actors in a round of a job."""
+
+    def require_none(self, used: str) -> None:
+        """Check that the user gave no option.
+
+        Args:
+            used: Which other system is used.
+
+        Raises:
+            CommandError: An option is given.
+        """
+        given = {
+            "--processes": self.processes,
+            "--parallel": self.parallel,
+            "--learner-ranks": self.learner_ranks,
+            "--environment-package": self.environment_packages,
+            "--network": self.networks or None,
+        }
+        for option, value in given.items():
+            if value is not None:
+                raise CommandError(f"{option}: is for a local system that is started, but {used}")
+
+
 @contextmanager
 def open_api(
     runs_dir: Path,
     *,
     job: NewJob | Resumption | None = None,
+    options: SystemOptions | None = None,
     known_here: Callable[[], str | None] = lambda: None,
-    most_actors: int = 0,
     api_url: str | None = None,
     token: str | None = None,
-    processes: int | None = None,
-    learners: int = 1,
-    parallel: int | None = None,
-    learner_ranks: int | None = None,
-    environment_packages: Sequence[str] | None = None,
-    networks: Sequence[str] = (),
     tell: Callable[[str], object],
 ) -> Iterator[Api]:
     """Connect to the named or running API, or else start a local system.
@@ -77,66 +111,64 @@ def open_api(
     Args:
         runs_dir: Folder of the local runs.
         job: The job to train; None for several, or none.
+        options: Options of a new local system.
         known_here: Returns the name of its environment's maker in this process, for new actors.
-        most_actors: Most actors in one of its rounds.
         api_url: The named API.
         token: The named API's bearer token; None means the settings' token.
-        processes: Concurrent actors of a new local system.
-        learners: Concurrent jobs of a new local system.
-        parallel: The user's number of concurrent jobs; None without one.
-        learner_ranks: Processes that share a learner's gradient steps; None usually means one.
-        environment_packages: Custom environments for a new local system.
-        networks: Custom networks for the learner of a new local system.
         tell: Called with a line about the used or started system.
 
     Raises:
         CommandError: An argument does not fit the API, or the system cannot be started.
     """
-    settings = read_settings()
-    named = api_url or settings.api_url
-    spec = job.spec if isinstance(job, NewJob) else None
+    options = options or SystemOptions()
+    named = api_url or read_settings().api_url
     if not named and not StateFolder(runs_dir).is_served():
-        if networks and (learner_ranks or 1) > 1:
-            raise CommandError("learner_ranks: a network of your own is trained in one process")
-        packages = _packages(runs_dir, job, environment_packages, known_here())
-        tell("starting cache, emulator, scaler and learner on this machine")
-        system = LocalSystem(
-            runs_dir,
-            processes=processes,
-            learners=learners,
-            learner_ranks=learner_ranks or 1,
-            own=spec is not None and bool(spec.resolved().actors.own),
-            max_concurrency=max(_FEWEST_INVOCATIONS, learners * most_actors),
-            cache_url=settings.cache_address,
-            actor_variables=actor_variables(packages),
-            environment=dict.fromkeys(
-                map(learner_name, range(learners)), learner_variables(networks)
-            ),
-            job_id=_job_id(job.job_id, runs_dir) if isinstance(job, Resumption) else None,
-            key=job.idempotency_key if isinstance(job, NewJob) else None,
-        )
-        with system, NitroClient(system.api_url, system.token) as client:
-            place = Place(runs_dir=runs_dir, environment_packages=environment_packages or ())
-            yield Api(client=client, system=system, place=place, environment_packages=packages)
-            system.close(at_once=True)  # the job has ended: there is no lease to return
+        with _started(runs_dir, job, options, known_here, tell) as api:
+            yield api
         return
-    if spec is not None:
-        require_no_files(spec)
+    if isinstance(job, NewJob):
+        require_no_files(job.spec)
     used = "an API is named" if named else f"the system that `nitro up` runs on {runs_dir} is used"
-    local = {
-        "--processes": processes,
-        "--parallel": parallel,
-        "--learner-ranks": learner_ranks,
-        "--environment-package": environment_packages,
-        "--network": networks or None,
-    }
-    for option, value in local.items():
-        if value is not None:
-            raise CommandError(f"{option}: is for a local system that is started, but {used}")
+    options.require_none(used)
     if not named:
         tell(used)
     with connect(api_url, runs_dir, token=token) as client:
         yield Api(client=client, place=Place(runs_dir=runs_dir, api_url=api_url))
+
+
+@contextmanager
+def _started(
+    runs_dir: Path,
+    job: NewJob | Resumption | None,
+    options: SystemOptions,
+    known_here: Callable[[], str | None],
+    tell: Callable[[str], object],
+) -> Iterator[Api]:
+    """Start a local system for the block."""
+    ranks, learners = options.learner_ranks or 1, options.learners
+    if options.networks and ranks > 1:
+        raise CommandError("learner_ranks: a network of your own is trained in one process")
+    named = options.environment_packages
+    packages = _packages(runs_dir, job, named, known_here())
+    tell("starting cache, emulator, scaler and learner on this machine")
+    variables = learner_variables(options.networks)
+    system = LocalSystem(
+        runs_dir,
+        processes=options.processes,
+        learners=learners,
+        learner_ranks=ranks,
+        own=isinstance(job, NewJob) and bool(job.spec.resolved().actors.own),
+        max_concurrency=max(_FEWEST_INVOCATIONS, learners * options.most_actors),
+        cache_url=read_settings().cache_address,
+        actor_variables=actor_variables(packages),
+        environment=dict.fromkeys(map(learner_name, range(learners)), variables),
+        job_id=_job_id(job.job_id, runs_dir) if isinstance(job, Resumption) else None,
+        key=job.idempotency_key if isinstance(job, NewJob) else None,
+    )
+    with system, NitroClient(system.api_url, system.token) as client:
+        place = Place(runs_dir=runs_dir, environment_packages=named or ())
+        yield Api(client=client, system=system, place=place, environment_packages=packages)
+        system.close(at_once=True)  # the job has ended: there is no lease to return
 
 
 def _packages(

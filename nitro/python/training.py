@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from nitro.client.beginning import NewJob, Resumption
 from nitro.client.follow import Snapshot, follow, line_of, stop_unfinished
 from nitro.errors import EXIT_FAILED, CommandError
-from nitro.local.access import Api, open_api
+from nitro.local.access import Api, SystemOptions, open_api
 from nitro.local.left_over import end_left_over
 from nitro.local.own_environments import keep_packages, require_admitted_here, write_module
 from nitro.python.makers import Maker, maker_name, registered_name
@@ -146,13 +146,15 @@ def train(
         open_api(
             folder,
             job=job,
+            options=SystemOptions(
+                processes=processes,
+                environment_packages=environment_packages,
+                networks=networks,
+                most_actors=job.spec.actors.max if isinstance(job, NewJob) else 0,
+            ),
             known_here=partial(_known_here, job, folder),
-            most_actors=job.spec.actors.max if isinstance(job, NewJob) else 0,
             api_url=api_url,
             token=token,
-            processes=processes,
-            environment_packages=environment_packages,
-            networks=networks,
             tell=view.note,
         ) as api,
     ):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nitro.errors import CommandError
-from nitro.local.access import Api, open_api
+from nitro.local.access import Api, SystemOptions, open_api
 from nitro.local.own_environments import own_packages, require_registered
 from nitro.local.state_folder import StateFolder
 from nitro.settings import read_settings
@@ -96,10 +96,12 @@ def open_place(
         require_registered(env_id)
     with open_api(
         folder.path,
-        most_actors=max(row.spec.actors.max for row in rows),
-        learners=parallel,
-        parallel=parallel,
-        environment_packages=packages or None,
+        options=SystemOptions(
+            learners=parallel,
+            parallel=parallel,
+            environment_packages=packages or None,
+            most_actors=max(row.spec.actors.max for row in rows),
+        ),
         tell=tell,
     ) as api:
         yield api
