@@ -10,7 +10,6 @@ See `shared.trajectory.trajectory` for the meaning of the arrays at the end of a
 """
 
 import copy
-import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,20 +20,13 @@ from numpy.typing import NDArray
 
 from functions.actor.errors import RolloutError
 from functions.actor.finite import first_not_finite
+from functions.actor.handover import Handover
 from functions.actor.seeds import env_seed
 from shared.environments.agents import Agent, choose
 from shared.environments.building import Env
 from shared.environments.games import FinishedGame, games_of
 from shared.environments.spaces import checked_observation, wire_type
-from shared.environments.state import replay
-from shared.environments.state.keeper import Arrays, StateError
-from shared.environments.state.replay import Recorder, Standing
-from shared.environments.state.saving import save_state
-from shared.environments.state.snapshot import Snapshot, decode, encode, resume
-from shared.environments.told_errors import error_text
-from shared.policy.recurrent import MAX_STATE
 
-_LOG = logging.getLogger(__name__)
 Observations = NDArray[Any]  # float32 or uint8
 
 
@@ -58,11 +50,7 @@ class Fragment:
         *,
         seed: int,
         horizon: int | None = None,
-        continues: bool = False,
-        replay_steps: int = 0,
-        standing: Sequence[Standing | None] = (),
-        discount: float = 1.0,
-        state: NDArray[np.float32] | None = None,
+        handover: Handover | None = None,
     ) -> None:
         """Take no step yet.
 
@@ -72,13 +60,8 @@ class Fragment:
             seed: Determines their initial states.
             horizon: Steps after a reset at which an episode is cut; None leaves it to the
                 environment.
-            continues: Whether other actors will continue the episodes.
-            replay_steps: Longest episode to save as its actions; 0 saves states instead.
-            standing: Position of each environment; an episode at its position is not repeated.
-            discount: Discount factor of the running return, which continues with an episode.
-            state: A recurrent policy's state # [B, S], which the policy advances with each step.
-                The fragment clears a row when an episode begins, and restores it when an episode
-                resumes. None without one.
+            handover: Of these environments; its policy's recurrent state is cleared where an
+                episode begins. None if no episode continues.
         """
         space = envs[0].observation_space
         self._space = space
@@ -96,34 +79,20 @@ class Fragment:
         """Steps taken so far, counted along T."""
         self.broken: list[int] = []
         """Environments whose latest episode must be sampled again, without repeats."""
-        self.begun_anew = 0
-        """Episodes that started over instead of continuing."""
-        self.lost_replays = 0
-        """Of these, episodes whose repeated actions gave another episode."""
         self._seed = seed
         self._horizon = math.inf if horizon is None else horizon
-        self._discount = discount
-        self._left: list[bytes] = [b""] * len(envs) if continues else []
-        self._replay_steps = replay_steps if continues else 0
-        self._standing = standing
-        self._recorders: list[Recorder] = []
-        """One for each environment if episodes are saved as their actions."""
-        if self._replay_steps:
-            self._recorders = [Recorder(env, dtype=dtype) for env in envs]
-        self._leaves_at = num_steps - 1 if continues and not replay_steps else num_steps
+        self.handover = handover or Handover(envs)
+        self._discount = self.handover.discount
+        self._leaves_at = num_steps - 1 if self.handover.saves_states else num_steps
         self._num_steps = num_steps
         self._num_resets = 0
         self._envs = envs
-        self._steps = [env.step for env in self._recorders or envs]
+        self._steps = self.handover.steps
+        self._so_far = self.handover.so_far
         self._games = [games_of(env) for env in envs]
         self._act_together = isinstance(envs[0].unwrapped, Agent)
         self._starts = [0] * len(envs)  # first step of the current episode
-        self._returns = [0.0] * len(envs)
-        self._lengths = [0] * len(envs)
-        self._discounted = [0.0] * len(envs)
-        self._earlier = [0.0] * len(envs) if continues else []
-        self._recurrent = np.zeros((len(envs), 0), np.float32) if state is None else state
-        self.first_state = self._recurrent.copy()
+        self.first_state = self.handover.recurrent.copy()
         """Recurrent states before the first step, [B, S]."""
         self._ended: dict[tuple[int, int], _Ended] = {}  # by (t, b)
 
@@ -147,28 +116,14 @@ class Fragment:
     @property
     def progress(self) -> tuple[int, ...]:
         """A value that changes with every step and every reset of any environment."""
-        repeated = sum(recorder.num_repeated for recorder in self._recorders)
-        return (self.num_done, self._num_resets, repeated, *self._lengths)
+        lengths = (so_far.length for so_far in self._so_far)
+        return (self.num_done, self._num_resets, self.handover.num_repeated, *lengths)
 
     def leave(self) -> tuple[bytes, ...]:
         """Return the saved episode of each environment at the fragment's end; empty starts over."""
-        for b, recorder in enumerate(self._recorders):
-            if self._starts[b] == self._num_steps:  # it has ended
-                continue
-            episode = recorder.episode
-            episode.episode_return = self._returns[b]
-            episode.discounted_return = self._discounted[b]
-            episode.recurrent_state = self._recurrent[b].copy()
-            try:
-                self._left[b] = replay.encode(episode, longest=self._replay_steps)
-            except StateError as error:
-                self._tell_begun_anew(b, error)
-        return tuple(self._left)
-
-    @property
-    def earlier_returns(self) -> tuple[float, ...]:
-        """Discounted returns of the resumed episodes before the first step here."""
-        return tuple(self._earlier)
+        return self.handover.leave(
+            b for b, first in enumerate(self._starts) if first < self._num_steps
+        )
 
     def start(self, snapshots: Sequence[bytes] = ()) -> None:
         """Resume every saved episode, and start the others from the seed.
@@ -176,55 +131,21 @@ class Fragment:
         The first environment is reset with the seed itself, so that a rollout of one environment
         can be repeated by hand.
         """
-        take_up = self._repeated if self._recorders else self._taken_up
         for b in range(len(self._envs)):
-            if not (b < len(snapshots) and snapshots[b] and take_up(b, snapshots[b])):
+            if not (b < len(snapshots) and snapshots[b] and self._taken_up(b, snapshots[b])):
                 self._reset(0, b, seed=env_seed(self._seed, b))
-        self.first_state = self._recurrent.copy()
+        self.first_state = self.handover.recurrent.copy()
 
     def _taken_up(self, b: int, left: bytes) -> bool:
-        """Resume an episode; return False if its state cannot be restored."""
+        """Resume an episode; return False if it must begin anew."""
         try:
-            snapshot = decode(left)
-            self._remember(b, snapshot.recurrent_state)
-            self.observation[0, b] = self._first((resume(self._envs[b], snapshot), None))
+            self.observation[0, b] = self._first((self.handover.take_up(b, left), None))
         except Exception as error:  # an environment may raise anything
-            # Every later actor with this episode would fail as well, for the rest of the job.
-            self._tell_begun_anew(b, error)
+            self.handover.give_up(b, error)
             return False
-        self._returns[b], self._lengths[b] = snapshot.episode_return, snapshot.length
-        self._discounted[b] = self._earlier[b] = snapshot.discounted_return
-        self._ended[-1, b] = _Ended(finished=self._games_over(b), final_observation=None)
+        if not self.handover.replays:
+            self._ended[-1, b] = _Ended(finished=self._games_over(b), final_observation=None)
         return True
-
-    def _repeated(self, b: int, left: bytes) -> bool:
-        """Resume an episode by repeating its actions; return False if that failed."""
-        try:
-            standing = self._standing[b] if self._standing else None
-            start = self._recorders[b].take_up(left, standing, discount=self._discount)
-            self._remember(b, self._recorders[b].episode.recurrent_state)
-            self.observation[0, b] = self._first((start, None))
-        except Exception as error:  # an environment may raise anything
-            self._tell_begun_anew(b, error)
-            self.lost_replays += isinstance(error, replay.ReplayError)
-            return False
-        episode = self._recorders[b].episode
-        self._returns[b], self._lengths[b] = episode.episode_return, len(episode.actions)
-        self._discounted[b] = self._earlier[b] = episode.discounted_return
-        return True
-
-    def _remember(self, b: int, state: NDArray[Any]) -> None:
-        """Restore a recurrent state, or raise `StateError` if it is another policy's."""
-        size = self._recurrent.shape[1]
-        if state.dtype != np.float32 or state.shape != (size,):
-            raise StateError(f"a recurrent state {state.shape} was left, the policy has ({size},)")
-        if not (np.abs(state) <= MAX_STATE).all():  # nor NaN
-            raise StateError(f"a recurrent state was left with a number beyond {MAX_STATE:g}")
-        self._recurrent[b] = state
-
-    def _tell_begun_anew(self, b: int, why: Exception) -> None:
-        self.begun_anew += 1
-        _LOG.warning("an episode begins anew", extra={"env_index": b, "why": error_text(why)})
 
     def step(self, actions: Iterable[object]) -> None:
         """Step every environment with its action; reset ended ones, except at the last step."""
@@ -241,7 +162,7 @@ class Fragment:
         leaves = t == self._leaves_at
         if leaves:
             # A copy of the action: a step may change it in place.
-            before, taken = self._state(b), copy.copy(action)
+            before, taken = self.handover.state(b), copy.copy(action)
         try:
             observation, reward, terminated, truncated, _ = self._steps[b](action)
         except Exception as error:
@@ -252,45 +173,20 @@ class Fragment:
         if getattr(observation, "shape", None) != self._shape or self._is_bytes:
             observation = checked_observation(observation, self._space)
         self.reward[t, b] = reward
-        self._returns[b] += float(reward)
-        self._lengths[b] += 1
-        self._discounted[b] = self._discount * self._discounted[b] + float(reward)
+        so_far, number = self._so_far[b], float(reward)
+        so_far.episode_return += number
+        so_far.length += 1
+        so_far.discounted_return = self._discount * so_far.discounted_return + number
         self.observation[t + 1, b] = observation
-        cut = self._lengths[b] >= self._horizon and not (terminated or truncated)
+        cut = so_far.length >= self._horizon and not (terminated or truncated)
         if leaves:
             ended = bool(terminated or truncated)
-            self._leave(b, self._state(b) if ended else before, None if ended else taken, anew=cut)
+            state = self.handover.state(b) if ended else before
+            self.handover.leave_state(b, state, None if ended else taken, anew=cut)
         if terminated or truncated or cut:
             self.terminated[t, b] = terminated
             self.truncated[t, b] = truncated or cut
             self._end_episode(t, b, anew=cut)
-
-    def _state(self, b: int) -> Arrays | Exception:
-        """Return an environment's state, or the reason why it cannot be saved at this moment."""
-        try:
-            return save_state(self._envs[b])
-        except Exception as error:  # an environment may raise anything, and a broken one will
-            return error
-
-    def _leave(
-        self, b: int, state: Arrays | Exception, action: object | None, *, anew: bool
-    ) -> None:
-        """Save an episode; `anew` if it is over, and its game with it."""
-        self._left[b] = b""
-        if anew:
-            return
-        try:
-            if isinstance(state, Exception):
-                raise state
-            so_far = (self._returns[b], self._lengths[b], self._discounted[b])
-            if action is None:  # the next episode begins from this state
-                so_far = (0.0, 0, 0.0)
-            recurrent = self._recurrent[b]
-            if action is None:
-                recurrent = np.zeros_like(recurrent)
-            self._left[b] = encode(Snapshot(state, action, *so_far, recurrent))
-        except Exception as error:  # as above, or raised before
-            self._tell_begun_anew(b, error)
 
     def restart(self, b: int) -> int:
         """Restart the latest episode of environment `b`; return its first step.
@@ -303,14 +199,13 @@ class Fragment:
         first = self._starts[b]
         self.terminated[first : self.num_done, b] = False
         self.truncated[first : self.num_done, b] = False
-        if first == 0 and self._earlier:
-            self._earlier[b] = 0.0
+        self.handover.forget(b)
         if first == 0:
+            self.handover.begin_anew(b)
             self.first_state[b] = 0.0
-        self._forget_episode(b)
         # A number beyond any step, and different for every reset, so no other start has this seed.
         seed = env_seed(self._seed, b, self._num_steps + self._num_resets)
-        self._reset(first, b, seed=seed if self._recorders else None)
+        self._reset(first, b, seed=seed if self.handover.replays else None)
         return first
 
     def is_last_broken(self) -> bool:
@@ -336,32 +231,26 @@ class Fragment:
             self.broken.append(b)
             return
         final = None if self.terminated[t, b] else self.observation[t + 1, b].copy()
-        whole = FinishedGame(score=self._returns[b], length=self._lengths[b])
+        so_far = self._so_far[b]
+        whole = FinishedGame(score=so_far.episode_return, length=so_far.length)
         finished = [whole] if self._games[b] is None else self._games_over(b)
         self._starts[b] = t + 1
-        self._forget_episode(b)
+        self.handover.forget(b)
         if t + 1 < self._num_steps:
-            seed = env_seed(self._seed, b, t + 1) if anew or self._recorders else None
+            seed = env_seed(self._seed, b, t + 1) if anew or self.handover.replays else None
             self._reset(t + 1, b, seed=seed)
             finished += self._games_over(b)
         self._ended[t, b] = _Ended(finished=finished, final_observation=final)
 
     def _reset(self, t: int, b: int, *, seed: int | None) -> None:
         """Begin an episode at step `t`; a recorded episode has a seed."""
-        if self._recorders and seed is not None:
-            start = self._recorders[b].reset(seed)
-        else:
-            start = self._envs[b].reset(seed=seed)
-        self.observation[t, b] = self._first(start)
-        self._recurrent[b] = 0.0
+        self.observation[t, b] = self._first(self.handover.reset(b, seed))
+        self.handover.recurrent[b] = 0.0
 
     def _games_over(self, b: int) -> list[FinishedGame]:
         """Return the games that ended in environment `b` since the last call."""
         games = self._games[b]
         return [] if games is None else games.take_finished()
-
-    def _forget_episode(self, b: int) -> None:
-        self._returns[b], self._lengths[b], self._discounted[b] = 0.0, 0, 0.0
 
     def _first_broken(self, b: int, end: int) -> tuple[int, str] | None:
         """Return the step and the name of the first non-finite value in the latest episode.

@@ -16,6 +16,7 @@ from functions.actor.dropped_episodes import DroppedEpisodes
 from functions.actor.errors import RolloutError, rollout_failure
 from functions.actor.finite import check_diverged, first_not_finite
 from functions.actor.fragment import Fragment
+from functions.actor.handover import Handover
 from functions.actor.play import Play
 from functions.actor.seeds import noise_generator
 from functions.actor.translation import Translator, translator
@@ -64,11 +65,14 @@ def sample_fragment(
         envs,
         seed=task.seed,
         horizon=task.horizon,
-        continues=task.continues,
-        replay_steps=task.replay_steps,
-        standing=standing,
-        discount=task.discount,
-        state=sampler.state,
+        handover=Handover(
+            envs,
+            continues=task.continues,
+            replay_steps=task.replay_steps,
+            standing=standing,
+            discount=task.discount,
+            state=sampler.state,
+        ),
     )
     dropped = DroppedEpisodes(
         env_id,
@@ -111,10 +115,10 @@ def _trajectory(
         episode_returns=np.array(fragment.episode_returns, np.float32),
         episode_lengths=np.array(fragment.episode_lengths, np.int32),
         dropped_episodes=dropped.count,
-        begun_anew=fragment.begun_anew,
-        lost_replays=fragment.lost_replays,
+        begun_anew=fragment.handover.begun_anew,
+        lost_replays=fragment.handover.lost_replays,
         snapshots=snapshots,
-        earlier_returns=fragment.earlier_returns,
+        earlier_returns=tuple(fragment.handover.earlier_returns),
         **remembered,
     )
 

@@ -8,6 +8,7 @@ import torch
 
 from functions.actor import play
 from functions.actor.fragment import Fragment
+from functions.actor.handover import Handover
 from functions.actor.rollout import evaluate_episode, sample_fragment
 from learning.networks.building import build_network, policy_payload
 from shared.contracts.environment_ref import EnvironmentRef
@@ -73,7 +74,8 @@ def test_each_game_is_reported_once_wherever_its_stream_is_left() -> None:
         games: list[tuple[float, int]] = []
         snapshots: tuple[bytes, ...] = ()
         for number, first in enumerate(range(0, num_steps, length)):
-            fragment = Fragment(length, [envs[number % 2]], seed=5, continues=True)
+            one = [envs[number % 2]]
+            fragment = Fragment(length, one, seed=5, handover=Handover(one, continues=True))
             fragment.start(snapshots)
             for action in actions[first : first + length]:
                 fragment.step([action])
