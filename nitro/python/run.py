@@ -18,7 +18,7 @@ from nitro.runs.evaluate import EvaluationReport, evaluate_run
 from nitro.runs.listing import check_state, list_runs
 from nitro.runs.reading import find_run, read_run, training_return
 from nitro.runs.summary import cost_text
-from shared.contracts.job_spec import Which
+from shared.contracts.checkpoint_rules import Which
 from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundLine
 from shared.environments.building import make_environment

@@ -8,7 +8,7 @@ from nitro.runs.reading import Run, read_job, read_run
 from services.learner.record.best import evaluated_checkpoint
 from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from shared.artifacts.local import LocalArtifacts
-from shared.contracts.job_spec import Which
+from shared.contracts.checkpoint_rules import Which
 from shared.contracts.jobs import Job
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions

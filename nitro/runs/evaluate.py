@@ -18,8 +18,8 @@ from nitro.runs.checkpoints import read_policy
 from nitro.runs.drawing.video import drawing_environment, recorded, video_suffix
 from nitro.runs.reading import read_job
 from nitro.tables import facts_table
+from shared.contracts.checkpoint_rules import Which
 from shared.contracts.environment_ref import EnvironmentRef
-from shared.contracts.job_spec import Which
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.environments.building import Env, make_environment

@@ -21,13 +21,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.runs.checkpoints import read_checkpoint
 from nitro.runs.reading import read_job
+from shared.contracts.checkpoint_rules import Which
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     DiscreteActionSpec,
     EnvironmentSpec,
 )
-from shared.contracts.job_spec import Which
 from shared.policy.blocks import Block, Conv, Parts, layers_of
 from shared.policy.head import PolicyError
 from shared.policy.network_metadata import ACTIVATIONS

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from nitro.errors import CommandError
 from nitro.runs.reading import find_run, is_here, read_job
-from shared.contracts.job_spec import Which
+from shared.contracts.checkpoint_rules import Which
 
 _CHECKPOINTS: tuple[Which, ...] = ("newest", "best")
 

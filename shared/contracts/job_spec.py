@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from shared.contracts.checkpoint_rules import CheckpointRule, InitialPolicy
 from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.episode_rules import EpisodeRule, EvaluationRule
@@ -25,9 +26,6 @@ from shared.contracts.learner_task import DEPLOYMENTS_TASK, LearnerTask
 from shared.contracts.message import (
     READ_BACK,
     Identifier,
-    JobId,
-    Message,
-    PositiveInt,
 )
 from shared.contracts.scaling_spec import (
     ActorRange,
@@ -52,34 +50,10 @@ MAX_ACTOR_STEPS = 65536
 MAX_SEED = 2**31 - 1
 
 
-class CheckpointRule(Message):
-    """A checkpoint is written after every round; this sets how many are kept."""
-
-    keep: PositiveInt = 3
-    """Number of newest checkpoints to keep, in addition to the one with the best evaluation."""
-
-
 def _require_algorithm(name: str) -> str:
     if name not in ALGORITHMS:
         raise ValueError(f"must be one of {', '.join(ALGORITHMS)}, got {name!r:.80}")
     return name
-
-
-Which = Literal["newest", "best"]
-"""`best` has the highest mean return of the job's evaluations; on a tie it is the newest."""
-
-
-class InitialPolicy(Message):
-    """An earlier job from whose policy a new job starts, instead of random weights."""
-
-    job_id: JobId
-    """The earlier job. Rewards, arguments of the environment, algorithm and number of actors may
-    differ; observations, actions and network must have the same sizes.
-    """
-    checkpoint: Which = "newest"
-    """Which policy: `newest`, or `best` for the one with the best evaluation."""
-    optimiser: bool = False
-    """Whether to load the moments of the optimiser, too."""
 
 
 AlgorithmName = Annotated[

@@ -7,8 +7,9 @@ from services.learner.record.best import evaluated_checkpoint
 from services.learner.record.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from services.learner.record.run_record import read_lines
 from shared.artifacts.store import JOB_FILE, ArtifactStore
+from shared.contracts.checkpoint_rules import InitialPolicy
 from shared.contracts.field_errors import first_reason
-from shared.contracts.job_spec import InitialPolicy, JobSpec
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 
 

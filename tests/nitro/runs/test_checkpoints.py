@@ -5,7 +5,7 @@ import pytest
 from nitro.errors import CommandError
 from nitro.runs.checkpoints import read_checkpoint, read_policy
 from nitro.runs.reading import read_job
-from shared.contracts.job_spec import Which
+from shared.contracts.checkpoint_rules import Which
 from shared.contracts.rounds import RoundLine
 from tests.nitro.checkpoints import LEFT, RIGHT, stubborn_policy, write_checkpoint
 from tests.nitro.synthetic_run import evaluation, plan

@@ -8,7 +8,8 @@ from pydantic import JsonValue, ValidationError
 
 from nitro.errors import CommandError
 from nitro.spec.fields import FieldRow, field_rows, field_table
-from shared.contracts.job_spec import InitialPolicy, JobSpec
+from shared.contracts.checkpoint_rules import InitialPolicy
+from shared.contracts.job_spec import JobSpec
 from tests.nitro.synthetic_run import rendered
 
 ROWS = field_rows()

@@ -9,7 +9,7 @@ from services.learner.record.checkpoint import CheckpointError
 from services.learner.record.initial import begin_from
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import JOB_FILE
-from shared.contracts.job_spec import InitialPolicy
+from shared.contracts.checkpoint_rules import InitialPolicy
 from shared.hyperparameters.ppo import PpoHyperparameters
 from tests.services.scaler.lambda_endpoint import HOPPER
 
