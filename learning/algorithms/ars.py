@@ -15,24 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learning.algorithms.search import Search
-from shared.contracts.environment_spec import EnvironmentSpec
 from shared.hyperparameters.ars import ArsHyperparameters
 
 
-class Ars(Search):
+class Ars(Search[ArsHyperparameters]):
     """ARS; where all returns are equal, nothing moves."""
-
-    def __init__(
-        self,
-        environment: EnvironmentSpec,
-        hyperparameters: ArsHyperparameters,
-        *,
-        seed: int,
-        **_: object,
-    ) -> None:
-        """Begin as `Search` does."""
-        super().__init__(environment, hyperparameters, seed=seed)
-        self._rule = hyperparameters
 
     def _counting(self, ways: NDArray[np.float64]) -> NDArray[np.intp]:
         best = np.nan_to_num(ways.max(axis=0), nan=-np.inf)

@@ -26,7 +26,7 @@ from shared.hyperparameters.es import EsHyperparameters
 _ADAM = ("adam_mean", "adam_square")
 
 
-class Es(Search):
+class Es(Search[EsHyperparameters]):
     """ES."""
 
     def __init__(
@@ -39,7 +39,6 @@ class Es(Search):
     ) -> None:
         """Begin as `Search` does, with Adam's moments at 0."""
         super().__init__(environment, hyperparameters, seed=seed)
-        self._rule = hyperparameters
         self._mean, self._square = np.zeros_like(self._weights), np.zeros_like(self._weights)
         self._num_steps = 0
 

@@ -11,6 +11,7 @@ seeds give equal weights however many actors there are.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +31,14 @@ from shared.trajectory.directions import direction, shaped_weights, weight_shape
 from shared.trajectory.episode_sums import EpisodeSums
 from shared.trajectory.trajectory import Trajectory
 
+H = TypeVar("H", bound=SearchHyperparameters)
+
 LOG_STD = -20.0
 """Of a policy with continuous actions: it always does what is most likely."""
 _MOMENTS = "observation_moments."
 
 
-class Search(OnPolicy):
+class Search(OnPolicy, Generic[H]):
     """A search: an `Algorithm`. It computes in NumPy, also where there is a GPU."""
 
     network = None
@@ -45,7 +48,7 @@ class Search(OnPolicy):
     def __init__(
         self,
         environment: EnvironmentSpec,
-        hyperparameters: SearchHyperparameters,
+        hyperparameters: H,
         *,
         seed: int,
         **_: object,
@@ -62,7 +65,7 @@ class Search(OnPolicy):
         """
         if environment.observation.has_images:
             raise ValueError("a search needs observations that are vectors")
-        self._common = hyperparameters
+        self._rule = hyperparameters
         self._seed = seed
         self._spec = PolicySpec.of(environment, hyperparameters)
         self._weights = _first_weights(self._spec, seed)
@@ -90,9 +93,9 @@ class Search(OnPolicy):
         if len(parts) < len(trajectories) or others:
             raise ValueError(f"episodes must be of one iteration, got {[iteration, *others]}")
         sums = _in_order(parts)
-        returns = np.full(self._common.num_episodes, np.nan)
+        returns = np.full(self._rule.num_episodes, np.nan)
         returns[sums["episode"]] = (
-            sums["episode_returns"] - self._common.reward_offset * sums["episode_lengths"]
+            sums["episode_returns"] - self._rule.reward_offset * sums["episode_lengths"]
         )
         ways = returns.reshape(2, -1)
         counting = self._counting(ways)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.algorithms.algorithm import learn_round
+from learning.algorithms.algorithm import Algorithm, learn_round
 from learning.algorithms.ars import Ars
-from learning.algorithms.search import Search
 from shared.contracts.rollouts import SearchTask
 from shared.hyperparameters.ars import ArsHyperparameters
 from shared.policy.numpy_policy import NumpyPolicy, load_policy
@@ -110,7 +109,7 @@ def test_neither_the_number_of_parts_nor_the_order_of_answers_changes_a_bit(
     assert_same_state(one, other)
 
 
-def assert_same_state(one: Search, other: Search) -> None:
+def assert_same_state(one: Algorithm, other: Algorithm) -> None:
     arrays, others = one.state()[0], other.state()[0]
     assert arrays.keys() == others.keys()
     for name, array in arrays.items():

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from learning.algorithms.algorithm import learn_round
 from learning.algorithms.ars import Ars
 from learning.algorithms.es import Es
-from learning.algorithms.search import Search
 from nitro.runs.checkpoints import read_policy
 from nitro.runs.export import export_run
 from shared.hyperparameters.es import EsHyperparameters
@@ -23,7 +22,7 @@ from tests.learning.trajectories import CONTINUOUS
 from tests.nitro.checkpoints import write_checkpoint
 
 DEEP = RULE.model_copy(update={"hidden_sizes": (8, 4)})
-SEARCHES: dict[str, Callable[[], Search]] = {
+SEARCHES: dict[str, Callable[[], Ars | Es]] = {
     "ars, linear": lambda: Ars(CONTINUOUS, RULE, seed=SEED),
     "ars, two layers": lambda: Ars(CONTINUOUS, DEEP, seed=SEED),
     "es": lambda: Es(CONTINUOUS, EsHyperparameters(directions=RULE.directions), seed=SEED),
