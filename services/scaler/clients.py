@@ -13,6 +13,7 @@ from services.scaler.capacity.heartbeat import Heartbeat
 from services.scaler.launching.invoker import Invoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.quota import ConcurrencyQuota
+from services.scaler.launching.room import Room
 from services.scaler.launching.tasks import GRADIENTS, ROLLOUTS
 from services.scaler.off_loop import OffLoop
 from services.scaler.settings import Settings
@@ -73,9 +74,11 @@ class Clients:
             self.function,
             _retries(settings, settings.lambda_timeout_s),
             ROLLOUTS,
-            most=settings.invoke_pool_size,
-            limit=lambda: self.quota.known,
-            cold_starts_per_s=settings.cold_starts_per_s,
+            Room(
+                most=settings.invoke_pool_size,
+                limit=lambda: self.quota.known,
+                cold_starts_per_s=settings.cold_starts_per_s,
+            ),
         )
         self._gradient_function = LambdaFunction(
             settings, self.control, name=settings.gradient_function, may_invoke=self._may_invoke
@@ -84,8 +87,7 @@ class Clients:
             self._gradient_function,
             _retries(settings, settings.gradient_timeout_s),
             GRADIENTS,
-            most=settings.gradient_pool_size,
-            cold_starts_per_s=settings.cold_starts_per_s,
+            Room(most=settings.gradient_pool_size, cold_starts_per_s=settings.cold_starts_per_s),
         )
 
     async def finish(self, *, wait_s: float) -> bool:

@@ -135,10 +135,6 @@ class Admission:
         if learner == "gpu" and not self.has_gpu:
             yield FieldError(field="learner", message=_NO_GPU)
 
-    async def described(self, spec: JobSpec) -> EnvironmentSpec:
-        """Return an actor's description of a job's environment, or raise `ApiError`."""
-        return await self.catalogue.describe(spec.environment_ref)
-
     def _earlier(self, spec: JobSpec) -> Job | None:
         """Return the earlier job of `init_from` from its files.
 

@@ -268,7 +268,7 @@ class JobService:
         kept = bool(await self.threads.run(self.files.names, job.job_id, CHECKPOINTS))
         if job.environment is None:
             return None, kept
-        return await self.admission.described(job.spec), kept
+        return await self.admission.catalogue.describe(job.spec.environment_ref), kept
 
     def _go_on(self, job: Job) -> None:
         if job.status == "checking":

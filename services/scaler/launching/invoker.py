@@ -76,18 +76,15 @@ class Invoker(Generic[T, R]):
         function: LambdaFunction,
         rule: RetryRule,
         kind: TaskKind[T, R],
+        room: Room,
         *,
-        most: int,
-        limit: Callable[[], int | None] = lambda: None,
-        cold_starts_per_s: float = math.inf,
         seed: int | None = None,
     ) -> None:
-        """Run nothing yet; `Room` explains the bounds."""
         self._function = function
         self._rule = rule
         self._kind: TaskKind[T, R] = kind
         self._random = random.Random(seed)
-        self._room = Room(most=most, limit=limit, cold_starts_per_s=cold_starts_per_s)
+        self._room = room
 
     async def run(
         self,

@@ -16,7 +16,11 @@ class Room:
     """Places for running invocations, until it is closed."""
 
     def __init__(
-        self, *, most: int, limit: Callable[[], int | None], cold_starts_per_s: float
+        self,
+        *,
+        most: int,
+        limit: Callable[[], int | None] = lambda: None,
+        cold_starts_per_s: float = math.inf,
     ) -> None:
         """Begin without any invocation.
 

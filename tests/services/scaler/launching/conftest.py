@@ -10,6 +10,7 @@ import pytest
 
 from services.scaler.launching.invoker import ActorInvoker, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
+from services.scaler.launching.room import Room
 from services.scaler.launching.tasks import ROLLOUTS
 from services.scaler.settings import Settings
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
@@ -58,9 +59,7 @@ def start_invoker(
             function,
             made,
             ROLLOUTS,
-            most=most,
-            limit=limit,
-            cold_starts_per_s=cold_starts_per_s,
+            Room(most=most, limit=limit, cold_starts_per_s=cold_starts_per_s),
             seed=0,
         )
         started.append(Running(loop, invoker))

@@ -14,6 +14,7 @@ import pytest
 from nitro.local.ports import free_ports
 from services.scaler.launching.invoker import ActorInvoker, Awaited, RetryRule
 from services.scaler.launching.lambda_function import LambdaFunction
+from services.scaler.launching.room import Room
 from services.scaler.launching.tasks import ROLLOUTS
 from services.scaler.settings import Settings
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint, function_error, report
@@ -90,7 +91,7 @@ def behind_front(front: Front, loop: asyncio.AbstractEventLoop) -> Iterator[Runn
     settings = Settings(auth="disabled", lambda_endpoint_url=f"http://127.0.0.1:{front.port}")
     function = LambdaFunction(settings, Inline())
     rule = RetryRule(throttled_s=0.001, first_pause_s=0.001, timeout_s=60.0)
-    invoker = Running(loop, ActorInvoker(function, rule, ROLLOUTS, most=2, seed=0))
+    invoker = Running(loop, ActorInvoker(function, rule, ROLLOUTS, Room(most=2), seed=0))
     yield invoker
     assert invoker.close(wait_s=10)
     loop.call_soon_threadsafe(function.close)

@@ -1,23 +1,12 @@
 """Places for invocations, without a function."""
 
 import asyncio
-import math
 from types import SimpleNamespace
 
 import pytest
 
 from services.scaler.launching import room as room_module
 from services.scaler.launching.room import Room
-
-
-def make_room(
-    *, most: int = 8, limits: list[int] | None = None, starts_per_s: float = math.inf
-) -> Room:
-    """Return a room under the newest of some limits of the account."""
-    known = limits or []
-    return Room(
-        most=most, limit=lambda: known[-1] if known else None, cold_starts_per_s=starts_per_s
-    )
 
 
 class Invocations:
@@ -56,7 +45,7 @@ class Invocations:
 async def test_no_more_have_a_place_than_the_pool_and_the_account_allow(
     most: int, limit: int | None
 ) -> None:
-    room = make_room(most=most, limits=None if limit is None else [limit])
+    room = Room(most=most, limit=lambda: limit)
     invocations = Invocations(room, 6)
     for left in range(6, 0, -1):
         inside = await invocations.inside()
@@ -67,7 +56,7 @@ async def test_no_more_have_a_place_than_the_pool_and_the_account_allow(
 
 async def test_those_that_wait_start_together_once_the_account_allows_more() -> None:
     limits = [1]
-    invocations = Invocations(make_room(most=6, limits=limits), 6)
+    invocations = Invocations(Room(most=6, limit=lambda: limits[-1]), 6)
     (first,) = await invocations.inside()
     limits.append(5)
     invocations.let_go(first)  # its end lets in all five others, none of which has ended
@@ -80,7 +69,7 @@ async def test_environments_start_one_after_the_other_and_warm_ones_at_once(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(room_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    room = make_room(starts_per_s=5.0)
+    room = Room(most=8, cold_starts_per_s=5.0)
     for later_s, expected in (
         (0.0, [0.0, 0.2, 0.4, 0.6, 0.8]),
         (299.0, [0.0] * 5),
@@ -94,7 +83,7 @@ async def test_environments_start_one_after_the_other_and_warm_ones_at_once(
 
 
 async def test_closing_gives_out_no_more_places_and_waits_for_the_others() -> None:
-    room = make_room(most=2)
+    room = Room(most=2)
     invocations = Invocations(room, 6)
     assert len(await invocations.inside()) == 2
     assert not await room.close(wait_s=0.0)
@@ -106,7 +95,7 @@ async def test_closing_gives_out_no_more_places_and_waits_for_the_others() -> No
 
 
 async def test_a_pause_ends_when_the_room_is_closed() -> None:
-    room = make_room()
+    room = Room(most=1)
     assert await room.pause(0.001)
     pausing = asyncio.create_task(room.pause(60.0))
     await asyncio.sleep(0)
