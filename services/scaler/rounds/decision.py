@@ -63,11 +63,11 @@ class RoundContext:
     settled: tuple[LedgerLine, ...] = ()
     """Lines of the bill that the learner does not know yet."""
     again: RoundPlan | None = None
-    """The newest attempt's plan, where the round is launched again."""
+    """The newest attempt's plan, if the round is launched again."""
     ended: tuple[StopReason, str] | None = None
-    """Why the job ends, where an earlier plan has said so already."""
+    """Why the job ends, if an earlier plan has said so."""
     awaits_others: bool = False
-    """Whether other rounds are open: should the job end, its final evaluation comes after them."""
+    """Whether other rounds are open. If the job ends, its final evaluation comes after them."""
 
     @property
     def spec(self) -> JobSpec:
@@ -87,7 +87,7 @@ class Decision:
     plan: RoundPlan
     reserve_usd: float
     closing_usd: float = 0.0
-    """Dollars left of the budget for the job's end, where it is later."""
+    """Dollars reserved for the job's end; 0 if this plan ends it."""
     memory: NoiseMemory | None = None
     """For the next round's decision."""
     awaits_others: bool = False
@@ -125,11 +125,11 @@ def stop_reason(context: RoundContext) -> tuple[StopReason, str] | None:
 
 
 def decide_with_warm(context: RoundContext, *, at: float) -> tuple[JobRecord, Decision]:
-    """Return the job's record with what it keeps warm from this round on, and the decision.
+    """Return the decision, and the job's record with its warm environments from this round on.
 
-    More are kept than before only where that costs the round nothing, and fewer than usual only
-    where there would be no round otherwise, or no final evaluation. `at` is in seconds on the clock
-    that bills the job.
+    Their number rises only if the round stays as large. It falls below the usual number only if
+    there would otherwise be no round, or no final evaluation. `at` is in seconds on the clock that
+    bills the job.
     """
     record, pricing = context.record, context.pricing
 
@@ -224,7 +224,7 @@ def _ended_by_client(request: RoundRequest) -> tuple[StopReason, str] | None:
 
 
 def _asked_for(request: RoundRequest, scaling: ScalingDecision) -> ScalingDecision:
-    """Return the policy's decision, or in its place the number that an external client asks for."""
+    """Return the policy's decision, or an external client's number in its place."""
     number = request.num_actors
     if number is None:
         return scaling
@@ -232,7 +232,7 @@ def _asked_for(request: RoundRequest, scaling: ScalingDecision) -> ScalingDecisi
 
 
 def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
-    """Return how many evaluation episodes run beside a round."""
+    """Return the number of a round's evaluation episodes."""
     due = rule.every_rounds > 0 and round_index % rule.every_rounds == 0
     return rule.episodes if due else 0
 
@@ -240,8 +240,8 @@ def evaluations_due(rule: EvaluationRule, round_index: int) -> int:
 def _decide_reopening(context: RoundContext, plan: RoundPlan) -> Decision:
     """Return the decision about a round with missing results: relaunch them.
 
-    The round keeps its size, its score and its evaluation; only what is missing is launched. The
-    job ends without the money for missing rollouts; without that for mere episodes they stay out.
+    The round keeps its size, score and evaluation; only missing results are launched. If the budget
+    does not cover missing rollouts, the job ends. Episodes that it does not cover are left out.
     """
     pricing, request = context.pricing, context.request
     if request.own is None:
@@ -290,7 +290,7 @@ def _end(context: RoundContext, stop: StopReason, why: str, scaling: ScalingDeci
         return replace(waiting, awaits_others=True)
     pricing = context.pricing
     if context.record.exhausted:
-        # The learner's own time was set aside for what passed since it was told.
+        # The learner's own time was reserved for the time since it was told to end.
         pricing = replace(pricing, learner_allowance_s=0.0)
     fewest = context.spec.actors.min
     own = _placed(context, fewest).own == fewest

@@ -1,4 +1,4 @@
-"""A scaling policy's input: a round and those before it, read from the book."""
+"""A scaling policy's input: a round and the rounds before it, read from the book."""
 
 from dataclasses import replace
 from statistics import fmean
@@ -20,9 +20,9 @@ def seen_by(
     before: RoundsBefore,
     request: RoundRequest,
 ) -> ScalingInput:
-    """Return what the policy in force looks at.
+    """Return the input of the policy in force.
 
-    The request brings the result of the round that ends with it, which is not stored yet.
+    The request has the result of the round that ends with it, which is not stored yet.
     """
     job, curvature = record.job, request.curvature
     ratios = (
@@ -70,8 +70,8 @@ def _past(
 
 
 def _num_rounds(policy: ScalingPolicy[Any], before: RoundsBefore) -> int:
-    """Return how many of the newest rounds a policy is shown."""
-    # The newest rounds but for the one that has just ended are open: their returns are not known.
+    """Return how many of the newest rounds a policy sees."""
+    # All rounds after the one that has just ended are open: their returns are unknown.
     still_open = before.open_rounds - 1 if policy.num_rounds > 1 else 0
     return min(policy.num_rounds + still_open, before.round_index)
 

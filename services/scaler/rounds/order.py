@@ -1,10 +1,10 @@
-"""Which rounds may be asked for when: the order that makes a round launch at most once.
+"""The order of round requests, by which a round is launched at most once.
 
-Who asks holds the lease, so whatever is out of order is a 422, which ends the job, and never a
-409, which tells a learner that somebody else has it.
+The caller holds the lease. So a request out of order is a 422, which ends the job, and never a 409,
+which tells a learner that another one has the job.
 
-A job keeps `open_rounds` rounds open: one, or several when its algorithm learns off-policy. Round
-k is asked for when round `k - open_rounds` is over and brings its result; the first bring none.
+A job keeps `open_rounds` rounds open: one, or several if its algorithm learns off-policy. Round k
+is requested when round `k - open_rounds` is over, with its result; the first requests have none.
 """
 
 from collections.abc import Sequence
@@ -23,23 +23,23 @@ from shared.contracts.rounds import RoundPlan, RoundRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundsBefore:
-    """A round that is asked for, and what there is of it and of those before it."""
+    """A requested round, and the entries of it and of the rounds before it."""
 
     round_index: int
-    """The round asked for."""
+    """The requested round."""
     open_rounds: int
     """Rounds the job keeps open at a time."""
     last: RoundEntry | None
-    """The newest round before it; itself, when it is launched again."""
+    """The newest round before it, or the round itself if it is launched again."""
     near: list[RoundEntry]
-    """The round and the `open_rounds` before it, as far as there are any; empty where one round is
-    open at a time: then the newest is all that matters."""
+    """The round and the `open_rounds` before it, if any. Empty if one round is open at a time: then
+    only the newest matters."""
     reopened: bool = False
     """Whether it is launched again."""
 
     @classmethod
     def read(cls, book: Book, job: Job, round_index: int) -> Self:
-        """Return what the store has."""
+        """Read the entries from the book."""
         open_rounds, near = job.spec.open_rounds, []
         if open_rounds > 1:
             first = max(0, round_index - open_rounds)
@@ -53,35 +53,35 @@ class RoundsBefore:
 
     @property
     def known(self) -> list[RoundEntry]:
-        """The newest round, and those near."""
+        """The newest round, and the near ones."""
         return self.near if self.last is None else [self.last, *self.near]
 
     @property
     def reopening(self) -> RoundEntry | None:
-        """The round, when it is launched again."""
+        """The round, if it is launched again."""
         return self.last if self.reopened else None
 
     @property
     def ended(self) -> RoundEntry | None:
-        """The round that is over with this request, if there is one."""
+        """The round that ends with this request, if any."""
         if self.open_rounds == 1:
             return None if self.reopened else self.last
         return next((e for e in self.near if e.round == self.through), None)
 
     @property
     def through(self) -> int | None:
-        """Newest round that is over; None where none is open beside the one asked for."""
+        """Newest round that is over; None if the requested round is the only open one."""
         return None if self.open_rounds == 1 else self.round_index - self.open_rounds
 
     def memory_of(self, policy: str, job: Job) -> NoiseMemory | None:
-        """Return what the policy's decision about the round before left, if it was in force."""
+        """Return the policy's memory of the previous round, if it was in force then."""
         last = None if self.reopened else self.last
         known = last is not None and job.scaling_of(last.round).policy == policy
         return last.memory if last is not None and known else None
 
     @property
     def num_stops(self) -> int:
-        """How many plans just before this one say that the job ends."""
+        """Number of plans directly before this one that end the job."""
         stops = {entry.round for entry in self.known if entry.last.plan.stop is not None}
         count = 0
         while self.round_index - 1 - count in stops:
@@ -98,12 +98,12 @@ class RoundsBefore:
 def place(
     before: RoundsBefore, request: RoundRequest, *, max_attempts: int
 ) -> PlannedAttempt | Literal["reopen", "new", "rewind"]:
-    """Return the stored plan that answers a round request, or else what the request asks for.
+    """Return the stored plan that answers a request, or else the kind of the request.
 
-    A round is the one after the newest, or an open one again: the same attempt gets the same
-    answer, the attempt after it reopens the round (where one round is open at a time). A learner
-    that has just taken the job knows of no attempts: it goes on with the newest. It may go back to
-    a round that is over, too, which is where its newest checkpoint says it is.
+    A request names the round after the newest, or an open one again. The same attempt gets the same
+    answer; the next attempt reopens the round (if one round is open at a time). A learner that has
+    just taken the job knows no attempts, so it continues with the newest. It may also return to a
+    round that is over, if its newest checkpoint is before it.
 
     Raises:
         ApiError: 422 when the round or attempt is out of order, fields contradict or there have
@@ -169,7 +169,7 @@ def _same_round(
     if newest.stop is not None and request.missing != ():
         raise _wrong("attempt", f"{where}: the round ended the job ({newest.stop})")
     # Counted per lease: a learner that took over a round may reopen it once more. A launch that
-    # went with a part of the system is not counted: it says nothing about the actors.
+    # was lost with a part of the system does not count: it says nothing about the actors.
     fair = sum(
         (attempt.plan.attempt == 0 or attempt.lease_id == request.lease_id)
         and not (attempt.launches and (attempt.launches.unknown or attempt.launches.vanished))
@@ -203,10 +203,10 @@ def _wrong(field: str, message: str) -> ApiError:
 
 
 def check_external(record: JobRecord, request: RoundRequest) -> None:
-    """Refuse a number of actors, or an end, that is not the caller's to decide.
+    """Refuse a number of actors, or an end, that the caller may not decide.
 
     Raises:
-        ApiError: The job is not external, or its range is another.
+        ApiError: The job is not external, or the number is outside its range.
     """
     number, actors = request.num_actors, record.job.spec.actors
     for field in ("num_actors", "ends"):

@@ -1,12 +1,12 @@
 """The split of a round's actors between the learner's own cores and functions.
 
 With n actors and c own cores, the first m of them run here and the others are functions. An own
-rollout takes t_o, and a function t_f, what calling it takes included. The round then waits
+rollout takes t_o, and a rollout on a function t_f, with its call. The round then waits
 
     T(m) = max(ceil(m / c) * t_o, t_f where m < n)
 
-and costs (n - m) * u + (w + l) * T(m): u is what a function costs, w what time is worth, l what the
-learner costs in it. The m with the least cost is taken, of equals the largest.
+and costs (n - m) * u + (w + l) * T(m), with a function's price u, the value w of a second, and the
+learner's price l of a second. The cheapest m is taken; among equals the largest.
 """
 
 import math
@@ -29,17 +29,17 @@ class Places:
     cores: int
     """Own actors (c)."""
     own_s: float
-    """Of a rollout on an own core (t_o); 0 where nothing is known: it is taken for short."""
+    """Time of a rollout on an own core (t_o); 0 if unknown: it is assumed to be short."""
     function_s: float
-    """Of one on a function, the call included (t_f)."""
+    """Time of a rollout on a function, with the call (t_f)."""
     function_usd: float
-    """Price of that (u)."""
+    """Price of a rollout on a function (u)."""
     held_usd_per_s: float
-    """Of the learner, and of all else that is paid by the second (l)."""
+    """Price of the learner, and of all else that is billed by the second (l)."""
     usd_per_hour: float
     """Value of time (w), per hour."""
     longest_s: float = math.inf
-    """How long own rollouts of a round may take, one after the other."""
+    """Longest time for all own rollouts of a core in a round."""
     most_turns: float = math.inf
     """Most own rollouts of a core in a round."""
     shared: bool = False
@@ -52,7 +52,7 @@ class Split:
 
     own: int
     most_own: int
-    """How many could, in the time there is."""
+    """The most that fit into the allowed time."""
     reason: str
 
 
@@ -96,9 +96,9 @@ def places_of(
     *,
     num_actors: int,
 ) -> Places | None:
-    """Return what is known of both places for a round of so many actors; None without own cores.
+    """Return both places' times and costs for a round of this size; None without own cores.
 
-    `own` is what the learner offers, and `basis` has the job's learner.
+    `own` has the cores that the learner offers, and `basis` the job's learner.
     """
     if own is None or not record.job.spec.actors.own:
         return None
@@ -113,7 +113,7 @@ def places_of(
         own_s = described_s * steps
     times = record.function_times
     if times is None:
-        # A simulator that is waited for takes as long anywhere; one that computes does not.
+        # A simulator that waits takes equally long anywhere; one that computes does not.
         step_s = described_s or (own.step_s or 0.0) / cpu_share(basis.memory_mb)
         times = FunctionTimes(step_s=step_s, call_s=GUESSED_CALL_S)
     function_s = times.call_s + times.step_s * steps
@@ -135,7 +135,7 @@ def places_of(
 
 
 def with_more_own(split: Split, *, granted: int, num_actors: int) -> Split:
-    """Return the split where the account allows so few functions: own cores take the others."""
+    """Return the split if only `granted` functions are allowed: own cores take the others."""
     own = min(split.most_own, num_actors - granted)
     if own <= split.own:
         return split

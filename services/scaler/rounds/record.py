@@ -42,8 +42,7 @@ def reserved(
 ) -> JobRecord:
     """Return the job's record with the round's attempt open and its worst case committed.
 
-    The job's other open rounds keep `busy` environments to themselves; `ready` provisioned ones
-    are ready.
+    The job's other open rounds occupy `busy` environments; `ready` provisioned ones are ready.
     """
     started = now if record.wall_started_at is None else record.wall_started_at
     updated = {"reported_lines": record.num_lines, "wall_started_at": started}
@@ -53,7 +52,7 @@ def reserved(
     only_own = bool(order.plan.own) and not order.num_invocations
     record = record.model_copy(update={"only_own": only_own})
     kept = kept_warm(record)
-    # Those that are ready may be more for another job's sake, or because some are still let go of.
+    # More may be ready: another job's, or environments that are not released yet.
     warm = min(max(0, min(ready, kept) - busy), order.num_invocations)
     spec = record.job.spec
     attempt = OpenAttempt(
@@ -73,7 +72,7 @@ def reserved(
         outcome=None if order.num_invocations else NOTHING_LAUNCHED,
     )
     used = busy + order.num_invocations
-    # Without pings, those that a round leaves idle are taken for let go of.
+    # Without pings, environments that a round leaves idle are assumed to be released.
     before = 0 if spec.warm == "none" or only_own else record.environments
     return record.model_copy(
         update={
@@ -151,10 +150,10 @@ def sample_indices(plan: RoundPlan, request: RoundRequest) -> tuple[int, ...]:
 def evaluation_indices(
     plan: RoundPlan, request: RoundRequest, reopened: RoundEntry | None
 ) -> tuple[int, ...]:
-    """Return the evaluation episodes to launch: vanished ones, and those no attempt before has.
+    """Return the evaluation episodes to launch: vanished ones, and those not launched before.
 
-    A round that is reopened has had its episodes. One that may not be reopened, and ends the job,
-    is played the final ones with the same policy: what has been launched of them counts.
+    A reopened round has had its episodes. If it cannot be reopened and ends the job, the final
+    episodes are played with the same policy, and launched ones count.
     """
     attempts = () if reopened is None else reopened.attempts
     launched = max((attempt.plan.num_evaluations for attempt in attempts), default=0)
@@ -170,7 +169,7 @@ def round_entry(
     ratio: float | None,
     memory: NoiseMemory | None,
 ) -> RoundEntry:
-    """Return the round as it is remembered: a new one, or one with another attempt."""
+    """Return the round's entry: a new one, or one with another attempt."""
     if reopened is None:
         return RoundEntry(
             round=planned.plan.round,
@@ -182,12 +181,12 @@ def round_entry(
 
 
 def with_result(entry: RoundEntry, result: RoundResult | None) -> RoundEntry:
-    """Return a round with what the learner made of it; the first result stays."""
+    """Return a round with its result; the first result stays."""
     return entry if entry.result is not None else entry.model_copy(update={"result": result})
 
 
 def with_counts(entry: RoundEntry, key: AttemptKey, outcome: LaunchOutcome) -> RoundEntry:
-    """Return a round with what became of one launch; of one before a resume nothing is kept."""
+    """Return a round with the outcome of one of its launches, if it has that launch."""
     attempts = tuple(
         a.model_copy(update={"launches": outcome.counts}) if a.key == key else a
         for a in entry.attempts

@@ -1,8 +1,8 @@
-"""Going back to a round that is over, for a learner whose newest checkpoint lies before it.
+"""Returns to a round that is over, for a learner whose newest checkpoint is before it.
 
-That is so after a resume, when the job had ended in the middle of a round, and when checkpoints
-are gone. Rounds from there on are made again: their plans and results are forgotten, here and in
-the cache; what they have cost is not.
+That happens if a resumed job had ended in the middle of a round, or if checkpoints are lost. Rounds
+from there on are repeated: their plans and results are removed from the book and the cache. Their
+costs stay.
 """
 
 import logging
@@ -16,9 +16,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def rewound(book: Book, record: JobRecord, before: RoundsBefore) -> tuple[JobRecord, RoundsBefore]:
-    """Return the job and its rounds as they are without the one asked for and later ones.
+    """Return the job and its rounds without the requested round and later ones.
 
-    The caller removes those from the cache, and from the book with the change of the record.
+    The caller removes these from the cache, and from the book with the record's change.
     """
     job, round_index = record.job, before.round_index
     newest = round_index if before.last is None else before.last.round
@@ -30,13 +30,13 @@ def rewound(book: Book, record: JobRecord, before: RoundsBefore) -> tuple[JobRec
     undone = [entry.result for entry in again if entry.result is not None]
     progress = job.progress.model_copy(
         update={
-            # Fewer than `round_index` when the result of a round before it is not told yet.
+            # Fewer than `round_index` if the result of a round before it is not reported yet.
             "rounds": min(job.progress.rounds, round_index),
             "env_steps": max(0, job.progress.env_steps - sum(r.env_steps for r in undone)),
         }
     )
     if undone:
-        # With the policies go their evaluations, that after the last round among them.
+        # The policies' evaluations go with them, including the one after the last round.
         kept = book.rounds(job.job_id, first=0, limit=round_index) if round_index else []
         results = (entry.result for entry in kept if entry.result is not None)
         told = (r.evaluation.mean_return for r in results if r.evaluation is not None)

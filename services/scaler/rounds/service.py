@@ -1,10 +1,10 @@
 """Rounds: the learner's one call per update, decided once and stored.
 
-The plan and the money reserved for it are written in one change, then its actors are launched and
-the answer is given. So whoever asks again, after a lost answer or a restart on either side, gets
-the same plan. A stored plan is launched once, by the process that made it: when it is neither in
-flight nor booked, nothing was. So one of which nobody knows whether it was written is launched when
-it is asked for again.
+The plan and its reserved money are written in one change. Then its actors are launched, and the
+learner gets the answer. So a repeated request gets the same plan, after a lost answer or a restart
+on either side. A stored plan is launched once, by the process that made it: if it is neither in
+flight nor booked, it has not been launched. So a plan whose write had an unknown outcome is
+launched when it is requested again.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class _Written:
 
 @dataclass(kw_only=True, eq=False)
 class RoundService:
-    """Plans rounds, and books what their launches came to."""
+    """Plans rounds, and books the outcomes of their launches."""
 
     book: Book
     launches: Launches
@@ -95,7 +95,7 @@ class RoundService:
         self.launches.on_landed = self.landed
 
     async def plan(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
-        """Return the plan of a round, and launch what it launches, once.
+        """Return the plan of a round, and launch its actors once.
 
         Raises:
             ApiError: There is no such job, the lease is lost, or the round is out of order.
@@ -119,8 +119,8 @@ class RoundService:
     async def preview(self, job_id: str, round_index: int, request: RoundRequest) -> RoundPlan:
         """Return what `plan` would decide now; nothing is written or launched.
 
-        It waits a moment for the last invocations of the round before: what they leave of the
-        budget is a part of the decision.
+        It waits a moment for the last invocations of the previous round, because the decision
+        depends on what they leave of the budget.
 
         Raises:
             ApiError: As for `plan`, or the round is over.
@@ -135,7 +135,7 @@ class RoundService:
         return decided[0].plan
 
     async def landed(self, key: AttemptKey, outcome: LaunchOutcome) -> None:
-        """Book a launch of which every invocation has ended; without effect when it is booked."""
+        """Book a launch whose invocations have all ended; no effect if it is booked already."""
         async with self.book.turn(key.job_id) as turn:
             if turn.record is None:
                 _LOG.info("launch of a deleted job ended", extra={"job": key.job_id})
@@ -146,7 +146,7 @@ class RoundService:
             await turn.write(Change(record=record, rounds=rounds, lines=lines))
 
     async def adopt_orphans(self) -> None:
-        """Book launches of an earlier process at their worst: nobody will hear of their end."""
+        """Book launches of an earlier process at their worst case: their ends are unknown."""
         for record in self.book.with_open_bills():
             try:
                 await self._adopt(record)
@@ -165,8 +165,8 @@ class RoundService:
     ) -> _Written | range:
         """Decide about a request and write the plan.
 
-        Or return, with nothing written, the rounds that are made again and that the cache has to
-        forget first, unless it has `forgotten` them.
+        If rounds are repeated, the cache has to forget them first: unless it has `forgotten` them,
+        they are returned and nothing is written.
         """
         async with self.book.turn(job_id) as turn:
             record = found(turn.record, "job", job_id)
@@ -185,9 +185,9 @@ class RoundService:
     async def _decided(
         self, record: JobRecord, round_index: int, request: RoundRequest, forgotten: range | None
     ) -> tuple[PlannedAttempt, Change | None] | range:
-        """Return the plan that is stored for a request, or a new one and the change it needs.
+        """Return the stored plan of a request, or a new one and its change.
 
-        Or the rounds that the cache has to forget first.
+        Or return the rounds that the cache has to forget first.
         """
         check_external(record, request)
         before = await self.book.look(RoundsBefore.read, self.book, record.job, round_index)
@@ -209,10 +209,10 @@ class RoundService:
         return planned, change
 
     async def _forget_in_cache(self, job_id: str, again: range) -> None:
-        """Have the cache forget rounds that are made again.
+        """Remove rounds that are repeated from the cache.
 
         Raises:
-            ApiError: 503, it cannot be told.
+            ApiError: 503, the cache cannot be reached.
         """
         try:
             await self.cache_thread.run(self.cache.forget_rounds, job_id, again)
@@ -222,8 +222,8 @@ class RoundService:
     def _begun(self, record: JobRecord, planned: PlannedAttempt) -> LaunchOrder | None:
         """Return a stored plan's launch once, and count it as in flight.
 
-        That is all of it, unless another process made it, or it is in flight or booked. Nobody may
-        change the job meanwhile.
+        There is none if another process made the plan, or if it is in flight or booked. Needs the
+        job's turn.
         """
         if planned.epoch != self._epoch or planned.launches is not None:
             return None
@@ -236,7 +236,7 @@ class RoundService:
     async def _planned(
         self, record: JobRecord, request: RoundRequest, before: RoundsBefore
     ) -> tuple[Change, PlannedAttempt]:
-        """Close the round before, decide about this one, and set its money aside."""
+        """Close the previous round, decide about this one, and reserve its money."""
         now = self.now()
         reopened, ended = before.reopening, before.ended
         record, lines = closed(
@@ -255,7 +255,7 @@ class RoundService:
             lease_id=request.lease_id,
             planned_at=now,
             epoch=self._epoch,
-            # Thousands of indices are long to write, and a first attempt launches all.
+            # A first attempt launches all, and thousands of indices would be long to write.
             samples=sample_indices(plan, request) if reopened else None,
             evaluations=evaluation_indices(plan, request, reopened) if reopened else None,
         )
