@@ -29,18 +29,18 @@ COLUMNS = (
 )  # fmt: skip
 """Columns that are always sent, empty before the first round."""
 SoFar = Callable[[AttemptKey], LaunchCounts | None]
-"""Returns what has become of a launch that is in flight."""
+"""Returns the outcome so far of a launch in flight."""
 
 
 def curves(
     record: JobRecord, entries: Sequence[RoundEntry], *, after: int, limit: int, so_far: SoFar
 ) -> Curves:
-    """Return a stretch of a job's rounds: `limit` at most after a round, -1 for the first.
+    """Return a stretch of a job's rounds: at most `limit` after a round, -1 for the first.
 
-    `entries` are these rounds in order, and one more if there are more.
+    `entries` are these rounds in order, and one more if there is one.
     """
     stretch = entries[:limit]
-    # A round is none that was planned as the end of the job from the first.
+    # A plan that ended the job at its first attempt is not a round.
     rounds = [entry for entry in stretch if entry.attempts[0].plan.stop is None]
     endings = [entry for entry in stretch if entry.attempts[0].plan.stop is not None]
     columns = _by_name([_row(entry, so_far) for entry in rounds])
@@ -59,7 +59,7 @@ def curves(
 
 
 def _by_name(rows: Sequence[Mapping[str, Value]]) -> dict[str, Column]:
-    """Return rows as columns: of all names that any of them has."""
+    """Return rows as columns, one for each name in any row."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: tuple(row.get(name) for row in rows) for name in names}
 
@@ -148,7 +148,7 @@ def _ending(endings: Sequence[RoundEntry], record: JobRecord) -> Ending:
 _KEPT = 32
 """Stretches, of all jobs. One of 250 rounds takes about 0.4 MB."""
 _Key = tuple[str, int, float | None, int, int]
-"""Job, how often it was rewound, when it ended, round before the stretch, its longest length."""
+"""Job, its rewinds, its end, the round before the stretch, and the stretch's longest length."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -160,7 +160,7 @@ class CurveStretches:
     _kept: dict[_Key, Curves] = field(default_factory=dict)
 
     def of(self, record: JobRecord, *, after: int, limit: int) -> Curves:
-        """Return the rounds after one, so many at most."""
+        """Return at most `limit` rounds after a round."""
         job = record.job
         key = (job.job_id, record.rewinds, job.finished_at, after, limit)
         kept = self._kept.get(key)

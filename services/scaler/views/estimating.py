@@ -21,7 +21,7 @@ from shared.contracts.problem import FieldError
 from shared.contracts.views.files import JobEstimate
 
 _LOOKED_AT = 200
-"""Newest jobs among which others like it are looked for."""
+"""Newest jobs that are searched for similar ones."""
 _ALIKE = (
     "env_id", "algorithm", "preset", "actors", "steps_per_actor", "samples_per_round", "warm",
     "learner",
@@ -30,7 +30,7 @@ _ALIKE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
-    """Says what becomes of a job before it is submitted."""
+    """Estimates jobs before they are submitted."""
 
     book: Book
     admission: Admission
@@ -38,10 +38,10 @@ class Estimates:
     threads: OffLoop
 
     async def of(self, spec: JobSpec) -> JobEstimate:
-        """Return the most that a job can cost, and what it probably does.
+        """Return the most that a job can cost, and its probable cost.
 
         Raises:
-            ApiError: 503, that cannot be told now.
+            ApiError: 503, this is unknown now.
         """
         spec = spec.resolved()
         waits = self.admission.waits_for_an_actor(spec)
@@ -90,7 +90,7 @@ class Estimates:
 
 
 def alike(spec: JobSpec, records: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the jobs whose rounds are like those of a job, of all that have made any."""
+    """Return the jobs with rounds that are like a job's."""
     wanted = [getattr(spec, name) for name in _ALIKE]
     return [
         record
@@ -111,6 +111,6 @@ def _rounds(spec: JobSpec, like: Sequence[JobRecord]) -> int:
 
 
 def _per_round(sums: Sequence[float], like: Sequence[JobRecord], rounds: int) -> float | None:
-    """Return what so many rounds come to if each is as those that were made."""
+    """Return the sum of this many rounds, from the mean of those that were made."""
     made = sum(record.job.progress.rounds for record in like)
     return sum(sums) / made * rounds if made else None

@@ -25,10 +25,10 @@ def artifact_links(files: ArtifactStore, job_id: str, *, after: str = "") -> Art
 
 
 def link_to(files: ArtifactStore, job_id: str, name: str) -> str | Path | None:
-    """Return a URL or a path of one of a job's files; None where the name is none of one."""
+    """Return a URL or a path of one of a job's files; None if it has no file of this name."""
     try:
         return files.link(job_id, name)
-    except (ArtifactError, ValueError, OSError):  # outside the folder, or no name that a file has
+    except (ArtifactError, ValueError, OSError):  # outside the folder, or an invalid name
         return None
 
 

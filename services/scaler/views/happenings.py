@@ -1,4 +1,4 @@
-"""A page of what happened to a job."""
+"""A page of a job's events."""
 
 from services.scaler.book.book import Book
 from services.scaler.book.events import submitted
@@ -7,7 +7,7 @@ from shared.contracts.views.events import KEPT_EVENTS, EventPage
 
 
 def event_page(book: Book, record: JobRecord, *, after: int, limit: int) -> EventPage:
-    """Return the first events after a number, of those that are kept."""
+    """Return the first kept events after a number."""
     first = [submitted(record.job)] if after < 0 else []
     kept = book.events(record, after=max(0, after), limit=limit - len(first))
     oldest = max(1, record.num_events + 1 - KEPT_EVENTS)

@@ -9,7 +9,7 @@ from shared.contracts.jobs import Job, JobStatus
 from shared.contracts.views.jobs import JobList, JobSort, JobSummary
 
 MOST_LOOKED_AT = 1000
-"""Jobs that are read for one page, whether they are wanted or not."""
+"""Most jobs that are read for one page, matching or not."""
 _READ_AT_ONCE = 100
 _KEYS: dict[str, Callable[[JobSummary], float | str | None]] = {
     "created": lambda job: job.created_at,
@@ -23,7 +23,7 @@ _KEYS: dict[str, Callable[[JobSummary], float | str | None]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQuery:
-    """Which jobs to list, and in which order."""
+    """The jobs to list, and their order."""
 
     status: JobStatus | None = None
     tag: str | None = None
@@ -32,15 +32,15 @@ class JobQuery:
     sort: JobSort = "-created"
     limit: int = 50
     cursor: int | None = None
-    """Of the newest first: a position; of any other order: how many have been shown."""
+    """A position for newest first; for any other order, the number of jobs shown so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
     found: list[tuple[int, JobSummary]]
-    """Jobs that are wanted with their positions."""
+    """Matching jobs with their positions."""
     last: int | None
-    """Position of the oldest job that was looked at; None where there is no older one."""
+    """Position of the oldest job that was read; None if there is no older one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class JobListing:
     book: Book
     launches: Launches
     shown: Callable[[Job], Job]
-    """Returns a job with what it waits for."""
+    """Returns a job with its reason to wait."""
 
     def page(self, query: JobQuery) -> JobList:
         """Return one page."""
@@ -78,7 +78,7 @@ class JobListing:
         )
 
     def _look(self, query: JobQuery, *, before: int | None, most: int) -> _Look:
-        """Look for jobs, newest first, until enough are found or enough were looked at."""
+        """Read jobs, newest first, until enough match or enough were read."""
         every = query.tag is None and not query.text and query.status is None
         size = min(_READ_AT_ONCE, most) if every else _READ_AT_ONCE
         found: list[tuple[int, JobSummary]] = []
@@ -96,7 +96,7 @@ class JobListing:
         return _Look(found=found, last=before)
 
     def _as_now(self, job: JobSummary) -> JobSummary:
-        """Return a row with what only this process knows of a job that has not ended."""
+        """Return a row with the state that only this process knows, if the job has not ended."""
         record = self.book.live(job.job_id)
         if record is None:
             return job
@@ -117,7 +117,7 @@ def matches(job: JobSummary, *, tag: str | None, text: str | None) -> bool:
 
 
 def ordered(jobs: list[JobSummary], sort: JobSort) -> list[JobSummary]:
-    """Return jobs in order; those without a value come last, and equals stay as they are."""
+    """Return jobs in order; jobs without a value come last, and equal ones keep their order."""
     key = _KEYS[sort.removeprefix("-")]
     known = [(value, job) for job in jobs if (value := key(job)) is not None]
     known.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))

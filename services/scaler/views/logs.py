@@ -24,15 +24,15 @@ _MOST_REQUESTS = 10
 """Requests to CloudWatch for one answer about one source."""
 _FIRST_WINDOW_S = 60.0
 _WIDENS = 8
-"""How many times longer each window of CloudWatch is than the newer one beside it."""
+"""Ratio of a CloudWatch window's length to the newer one beside it."""
 _LATE_S = 60.0
-"""How long after a job's end lines about it may still come."""
+"""How long after a job's end its lines may still arrive."""
 _KEPT_S = 10.0
-"""How long CloudWatch is not asked again for the same lines."""
+"""How long lines from CloudWatch are cached."""
 _LONGEST_ANSWER = 1001
-"""Newest lines that are kept of each log: one more than are shown, which tells that there are."""
+"""Newest lines kept of each log: one more than are shown, to know that there are more."""
 _BEGINS = re.compile(r"^\d{4}-\d\d-\d\d[ T]")
-"""How a log line begins; what follows without a time belongs to it."""
+"""The beginning of a log line; following lines without a time belong to it."""
 
 
 class LogsError(RuntimeError):
@@ -45,22 +45,22 @@ class Tail:
 
     lines: tuple[str, ...]
     truncated: bool
-    """Whether earlier ones may have been left out."""
+    """Whether earlier lines may be missing."""
 
 
 class Logs(Protocol):
-    """Where logs are."""
+    """A place of logs."""
 
     @property
     def sources(self) -> tuple[LogSource, ...]:
-        """Whose there are."""
+        """The logs that exist."""
 
     async def tail(self, job: Job, source: LogSource) -> Tail:
         """Return the newest lines that name a job; raises `LogsError`."""
 
 
 async def log_page(logs: Logs, job: Job, *, source: LogSource | None, limit: int) -> LogPage:
-    """Return the newest lines that name a job: at most `limit` of all that is asked for.
+    """Return the newest lines that name a job: at most `limit` of all requested logs.
 
     Raises:
         LogsError: They cannot be read.
@@ -78,7 +78,7 @@ async def log_page(logs: Logs, job: Job, *, source: LogSource | None, limit: int
 
 
 class NoLogs:
-    """Logs that are kept where the scaler cannot look."""
+    """Logs that the scaler cannot read."""
 
     sources: tuple[LogSource, ...] = ()
 
@@ -97,7 +97,7 @@ class FileLogs:
     sources: ClassVar[tuple[LogSource, ...]] = ("learner", "scaler", "actor")
 
     async def tail(self, job: Job, source: LogSource) -> Tail:
-        """Return the lines that name a job, with what belongs to them."""
+        """Return the lines that name a job, with the lines that belong to them."""
         return await self.threads.run(self._read, job, source)
 
     def _read(self, job: Job, source: LogSource) -> Tail:
@@ -122,9 +122,9 @@ class _Page:
 
 
 class CloudWatchLogs:
-    """Log groups in CloudWatch, which reads from the oldest line on: so windows go back in time.
+    """Log groups in CloudWatch, which reads from the oldest line on, so windows go back in time.
 
-    All who look at a job share what was read in the last 10 s, or before a failure.
+    All viewers of a job share the lines of the last 10 s, or those read before a failure.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class CloudWatchLogs:
 
     @property
     def sources(self) -> tuple[LogSource, ...]:
-        """Whose groups are known."""
+        """The logs with a known group."""
         return tuple(self._groups)
 
     async def tail(self, job: Job, source: LogSource) -> Tail:
@@ -223,7 +223,7 @@ def windows(begin: float, end: float) -> Iterator[tuple[int, int]]:
 
 
 def about(job_id: str, lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines that name a job, and those without a time of their own behind them."""
+    """Yield the lines that name a job, each with the following lines that have no time."""
     named = re.compile(rf"(?<![a-z0-9-]){re.escape(job_id)}(?![a-z0-9-])")
     wanted = False
     for line in lines:

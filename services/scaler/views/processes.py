@@ -17,11 +17,11 @@ _MB = 1024**2
 class _Sample:
     at: float
     cpu_s: dict[int, float]
-    """Processor seconds that each process had used, by its id."""
+    """Processor seconds that each process has used, by its id."""
 
 
 class MachineProcesses:
-    """Looks at a process, the `root`, and all that it has started; the clock only grows."""
+    """A process, the `root`, and all its descendants; the clock is monotonic."""
 
     def __init__(self, root: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = psutil.Process(root)
@@ -29,7 +29,7 @@ class MachineProcesses:
         self._before: _Sample | None = None
 
     def look(self) -> tuple[ProcessView, ...]:
-        """Return what each program uses, largest memory first; empty once the root has ended."""
+        """Return each program's usage, largest memory first; empty once the root has ended."""
         now, before = self._clock(), self._before
         cpu_s: dict[int, float] = {}
         memory: defaultdict[str, list[int]] = defaultdict(list)
@@ -42,7 +42,7 @@ class MachineProcesses:
             except psutil.Error:  # it ended meanwhile
                 continue
             cpu_s[process.pid] = used_s = times.user + times.system
-            # A process that is new has used all of it since the last look.
+            # A new process has used all of its time since the last look.
             fresh_s[name] += max(
                 0.0, used_s - (before.cpu_s.get(process.pid, 0.0) if before else 0)
             )
@@ -67,7 +67,7 @@ class MachineProcesses:
 
 
 def _program(command: list[str]) -> str:
-    """Return what a command runs: the module behind `-m`, or the file's name."""
+    """Return a command's program: the module after `-m`, or the file's name."""
     if "-m" in command[:-1]:
         return command[command.index("-m") + 1]
     interpreter = bool(command) and Path(command[0]).name.startswith("python")

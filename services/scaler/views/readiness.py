@@ -1,9 +1,9 @@
 """The scaler's readiness: its dependencies are checked at intervals, independent of requests.
 
-Anybody may ask, and on AWS a look is a call of Lambda's control plane, which allows a few a second
-for the whole account: whoever asked in a loop would keep scaler and dead-man switch from it.
+Anybody may ask. On AWS a check calls Lambda's control plane, which allows a few calls a second for
+the whole account: a caller in a loop would block scaler and dead-man switch.
 
-A look may take as long as the slowest time-out. One caller waits for it; the others get the last
+A check may take as long as the slowest time-out. One caller waits for it; the others get the last
 answer.
 """
 
@@ -14,12 +14,12 @@ from services.scaler.launching.lambda_function import LambdaApiError
 from shared.cache.connection import CacheError
 
 _AGAIN_S = 1.0
-"""How soon something missing is looked for again."""
+"""How soon a missing dependency is checked again."""
 _NOT_YET = "the first look is under way; ask again in a few seconds"
 
 
 class Readiness:
-    """The last look, and when the next one is due."""
+    """The last check, and the time of the next one."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class Readiness:
         every_s: float,
         now: Callable[[], float],
     ) -> None:
-        """Look at nothing yet; each check raises if what it is named after is not there.
+        """Check nothing yet; each check raises if its dependency is missing.
 
-        A look at which everything was there holds `every_s`, on a clock that is never set back.
+        A check without a missing dependency is valid for `every_s`, on a monotonic clock.
         """
         self._checks = checks
         self._every_s = every_s
@@ -40,7 +40,7 @@ class Readiness:
         self._due_at = now()
 
     async def missing(self) -> dict[str, str]:
-        """Return what the scaler needs and does not have, by name, with the reason."""
+        """Return the missing dependencies by name, with the reasons."""
         if self._now() >= self._due_at and not self._looking:
             self._looking = True
             try:

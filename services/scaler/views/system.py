@@ -26,7 +26,7 @@ from shared.contracts.views.system import (
 )
 
 _CACHE_KEPT_S = 2.0
-"""How long the cache is not asked again: it takes seconds to tell that it does not answer."""
+"""How long the cache's answer is kept: a silent cache takes seconds to detect."""
 
 
 def nitro_version() -> str:
@@ -54,7 +54,7 @@ class SystemLook:
     processes: MachineProcesses | None = None
     """Set on one machine."""
     live: bool = True
-    """Whether there is a system to look at, and not the records of runs alone."""
+    """Whether there is a running system, or only the records of runs."""
 
     def __post_init__(self) -> None:
         """Begin without a look at the cache."""
@@ -63,7 +63,7 @@ class SystemLook:
         )
 
     async def view(self, role: Role) -> SystemView:
-        """Return what there is to see, for whoever looks."""
+        """Return the view of a role."""
         settings, counts = self.settings, self.book.counts()
         statuses: tuple[JobStatus, ...] = get_args(JobStatus)
         return SystemView(
