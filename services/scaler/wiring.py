@@ -44,9 +44,9 @@ from shared.contracts.jobs import Job, JobStatus
 
 _LOG = logging.getLogger(__name__)
 _VIEW_THREADS = 3
-"""That read and lay out pages for people."""
+"""Threads that read and render pages for people."""
 _LAST_WRITES_S = 5.0
-"""How long the end waits for what has ended to be booked."""
+"""How long shutdown waits for ended launches to be booked."""
 _STATUSES: tuple[JobStatus, ...] = get_args(JobStatus)
 
 
@@ -64,8 +64,8 @@ class Components:
     ) -> None:
         """Construct every part; tests bring a clock, and an alarm that keeps to it.
 
-        A book that is brought is used in place of the one that the settings name. What is not
-        `live` shows what is in it, and starts nothing.
+        A given book replaces the one in the settings. If it is not `live`, the scaler only shows
+        the jobs in the book, and starts nothing.
 
         Raises:
             StoreError: The database or table cannot be used.
@@ -274,11 +274,11 @@ class Components:
         )
 
     def shown(self, job: Job) -> Job:
-        """Return a job with what it waits for."""
+        """Return a job with its reason to wait."""
         return self.capacity.shown(self.lost.shown(job))
 
     async def start(self) -> None:
-        """Take up what an earlier process left."""
+        """Continue an earlier process's work."""
         current_default_thread_limiter().total_tokens = _VIEW_THREADS
         if not self._live:
             return

@@ -1,11 +1,10 @@
 """Invoke requests: an event, a signature by botocore's signer, and a send on the loop.
 
-A round is up to a thousand requests that differ in nothing but their event. boto3 would build each
-from its model of the API, check it, resolve the endpoint, call some thirty hooks and wait for the
-answer on a thread. botocore's parser reads errors.
+A round has up to a thousand requests that differ only in their event. boto3 would build each from
+its model of the API, check it, resolve the endpoint, call some thirty hooks and wait for the answer
+on a thread. botocore's parser reads errors.
 
-Invariant: but for the headers in which boto3 counts its own attempts, what is sent is what boto3
-would send.
+Invariant: requests equal boto3's, except for the headers in which boto3 counts its own attempts.
 """
 
 import asyncio
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
 _FIRST_ERROR = 300
 """HTTP status from which on boto3 raises."""
 _MUST_RENEW_S = 600
-"""How long before its end nobody signs with a key any more. botocore's own limit; it renews from 15
-minutes before the end on, and lets callers go on meanwhile."""
+"""A key is not used this close to its end. This is botocore's own limit; it renews from 15 minutes
+before the end, while callers continue with the old key."""
 
 
 class InvokeRequests:
-    """Signs, sends and judges invocations of one alias."""
+    """Signs and sends invocations of one alias, and reads the errors."""
 
     def __init__(
         self,
@@ -64,7 +63,7 @@ class InvokeRequests:
         self._threads = threads
         self._credentials = session.get_credentials()
         self._key: ReadOnlyCredentials | None = None
-        """The latest."""
+        """The newest key."""
         self._renewal: asyncio.Future[ReadOnlyCredentials] | None = None
         self._operation = client.meta.service_model.operation_model("Invoke")
         self._parser = create_parser("rest-json")
@@ -76,10 +75,10 @@ class InvokeRequests:
             may_send=may_send,
         )
         self.unused_proxy = _proxy_applies(client.meta.endpoint_url)
-        """Whether the environment names a proxy for this address; none is used."""
+        """Whether the environment names a proxy for this address, which is not used."""
 
     async def signed(self, event: bytes) -> AWSPreparedRequest:
-        """Return the request for one event, with a signature of this moment.
+        """Return the request for one event, signed now.
 
         Raises:
             BotoCoreError: There are no credentials, or they cannot be renewed.
@@ -117,7 +116,7 @@ class InvokeRequests:
         self._connections.close()
 
     async def _current_key(self) -> ReadOnlyCredentials:
-        """Return what to sign with; only who finds it about to end waits for the renewal."""
+        """Return the key for signing; callers wait for its renewal only close to its end."""
         credentials = self._credentials
         if credentials is None:
             raise NoCredentialsError
@@ -134,7 +133,7 @@ class InvokeRequests:
         return await asyncio.shield(self._renewal)
 
     def _renewed(self, renewal: asyncio.Future[ReadOnlyCredentials]) -> None:
-        # botocore logs what fails; whoever has to wait for it is told.
+        # botocore logs failures; callers that wait for the renewal get the error.
         if not renewal.cancelled() and renewal.exception() is None:
             self._key = renewal.result()
 

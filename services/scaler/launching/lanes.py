@@ -1,6 +1,6 @@
-"""Where the time of a job's newest actors went: kept in memory, for whoever looks.
+"""The times of a job's newest actors, kept in memory for viewers.
 
-Nothing is decided by it, so nothing is lost with it when the process ends.
+No decision depends on them, so they may be lost when the process ends.
 """
 
 import time
@@ -15,18 +15,18 @@ from shared.cache.arrivals import Mode
 from shared.contracts.views.actors import ActorLane, ActorLanes
 
 KEPT_ACTORS = 50_000
-"""Actors of the newest launches that are kept, of all jobs together: some 50 MB."""
+"""Most actors that are kept, of all jobs' newest launches: some 50 MB."""
 
 
 class Lanes:
-    """The newest launches and how their actors ended. Read by any thread."""
+    """The newest launches, and the ends of their actors. Read by any thread."""
 
     def __init__(self) -> None:
         self._launches: OrderedDict[AttemptKey, _Launch] = OrderedDict()
         self._num_actors = 0
 
     def begin(self, order: LaunchOrder, decided_at: float) -> None:
-        """Note a launch that was decided at `time.perf_counter`."""
+        """Note a launch and the time of its decision, by `time.perf_counter`."""
         self._launches[order.key] = _Launch(order, decided_at)
         self._num_actors += order.num_invocations
         while self._num_actors > KEPT_ACTORS and len(self._launches) > 1:
@@ -34,14 +34,14 @@ class Lanes:
             self._num_actors -= oldest.order.num_invocations
 
     def end(self, key: AttemptKey, outcome: RolloutOutcome, now: float) -> None:
-        """Note how an actor ended, at `time.perf_counter`."""
+        """Note an actor's end and its time, by `time.perf_counter`."""
         launch = self._launches.get(key)
         if launch is not None:
             task = outcome.task
             launch.ended[task.mode, task.actor_index] = _ended(outcome, now, launch.decided_at)
 
     def of(self, job_id: str, round_index: int | None) -> ActorLanes:
-        """Return the actors of a round, by default of the newest, in all its attempts."""
+        """Return the actors of all attempts of a round, by default the newest."""
         known = [*self._launches.items()]
         found = [each for key, each in known if key.job_id == job_id]
         rounds = [launch.order.plan.round for launch in found]

@@ -18,7 +18,7 @@ from shared.money.round_costs import BillItem
 
 
 def calls_per_update(spec: JobSpec) -> int:
-    """Return how many gradients an update of a job asks functions for; 0 without functions."""
+    """Return the number of function calls in an update of a job; 0 without functions."""
     if not spec.learns_on_functions:
         return 0
     try:
@@ -30,7 +30,7 @@ def calls_per_update(spec: JobSpec) -> int:
 
 
 def worst_calls_usd(num_calls: int, basis: CostBasis) -> float:
-    """Return the most that so many calls can cost."""
+    """Return the worst-case cost of this many calls."""
     prices = basis.prices
     gb_s = lambda_gb_seconds(
         basis.cold_start_s + basis.gradient_timeout_s, basis.gradient_memory_mb
@@ -40,14 +40,14 @@ def worst_calls_usd(num_calls: int, basis: CostBasis) -> float:
 
 
 def worst_update_usd(spec: JobSpec, basis: CostBasis) -> float:
-    """Return the most that the gradients of one update can cost."""
+    """Return the worst-case cost of the gradients of one update."""
     return worst_calls_usd(calls_per_update(spec), basis)
 
 
 def calls_lines(
     durations_s: Sequence[float], num_requests: int, basis: CostBasis, *, round_index: int
 ) -> tuple[LedgerLine, ...]:
-    """Return the bill of a round's calls, as far as there is anything to pay."""
+    """Return the lines of a round's calls, without empty ones."""
     prices = basis.prices
     gb_s = sum(lambda_gb_seconds(each, basis.gradient_memory_mb) for each in durations_s)
     items = (

@@ -1,12 +1,12 @@
 """Average cost of a job's rounds: a fixed part, and a part for each actor.
 
-An actor adds its execution, or its share of the learner's own cores, and the learner's update of
-its fragment, in which everything that is paid by the second is paid, too. The rest of a round's
-bill is fixed. So, for every round,
+An actor adds its execution, or its share of the learner's own cores. It also adds the learner's
+update of its fragment, with all items that are billed by the second. The rest of a round's bill is
+fixed. So, for every round,
 
     bill = fixed_usd + num_actors * actor_usd.
 
-Evaluation episodes are fixed; one is taken to cost as much as an actor's execution.
+Evaluation episodes are fixed; one is assumed to cost as much as an actor's execution.
 """
 
 from services.scaler.book.attempts import OpenAttempt
@@ -14,7 +14,7 @@ from services.scaler.money.ledger import Settlement
 from services.scaler.scaling.base import RoundCosts
 
 _LEAST_WEIGHT = 0.1
-"""Of the newest round: a mean over all rounds at first, then over the last ten or so."""
+"""Least weight of the newest round: first the mean is over all rounds, later over some ten."""
 _EXECUTION_ITEMS = frozenset({"lambda_duration", "lambda_requests"})
 
 
