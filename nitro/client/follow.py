@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
 from time import monotonic, sleep
-from types import TracebackType
 
 from nitro.client.client import NitroClient
 from nitro.client.errors import AWAY_OR_BUSY, ApiError, ApiUnreachableError
@@ -101,7 +101,7 @@ class RoundFeed:
 
 
 class Patience:
-    """Suppresses the errors of an API that is away, for some time; a context manager for calls.
+    """Bears with an API that is away, for some time.
 
     The time is counted from the first failure, not from the last answer: a suspended process wakes
     with dead connections, but has not retried yet.
@@ -111,26 +111,20 @@ class Patience:
         self._seconds = seconds
         self._failing_since: float | None = None
 
-    def __enter__(self) -> None:
-        """Begin a call, or several."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        if error is None:
+    @contextmanager
+    def bearing(self) -> Iterator[None]:
+        """Suppress the errors of an API that is away; raise them after too long."""
+        try:
+            yield
+        except (ApiUnreachableError, ApiError) as error:
+            if isinstance(error, ApiError) and error.problem.status not in AWAY_OR_BUSY:
+                raise
+            if self._failing_since is None:
+                self._failing_since = monotonic()
+            if monotonic() - self._failing_since > self._seconds:
+                raise
+        else:
             self._failing_since = None
-            return False
-        if isinstance(error, ApiError) and error.problem.status not in AWAY_OR_BUSY:
-            return False
-        if not isinstance(error, ApiError | ApiUnreachableError):
-            return False
-        now = monotonic()
-        if self._failing_since is None:
-            self._failing_since = now
-        return now - self._failing_since <= self._seconds
 
 
 def follow(
@@ -160,7 +154,7 @@ def follow(
     while True:
         check()
         snapshot: Snapshot | None = None
-        with patience:
+        with patience.bearing():
             job = client.get(job_id)  # first, so that a finished job's rounds are complete
             snapshot = Snapshot(job, feed.fetch())
         if snapshot is not None:

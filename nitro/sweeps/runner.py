@@ -88,7 +88,7 @@ class Runner:
         going_on, patience = True, Patience()
         while True:
             self._check()
-            with patience:
+            with patience.bearing():
                 going_on = self._step()
             if not going_on:
                 return self._ended()
