@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
@@ -218,11 +218,23 @@ def assign_all(
     Raises:
         CommandError: A text has another form, or part of its path is already a value.
     """
+    for path, value in parsed_assignments(assignments, form=form):
+        _assign(raw, path.removeprefix(within), value)
+
+
+def parsed_assignments(
+    assignments: Sequence[str], *, form: str = "path=value"
+) -> Iterator[tuple[str, JsonValue]]:
+    """Yield path and value of `path=value` texts.
+
+    Raises:
+        CommandError: A text has another form.
+    """
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
-        if not equals or not path:
+        if not equals or not path.strip():
             raise CommandError(f"--set: must look like {form}, got {assignment!r}")
-        _assign(raw, path.strip().removeprefix(within), json_or_text(text))
+        yield path.strip(), json_or_text(text)
 
 
 def _assign(raw: JsonObject, path: str, value: JsonValue) -> None:

@@ -80,10 +80,9 @@ def run(
     Repeating the command resumes the sweep. Ctrl-C stops all jobs after their current updates. The
     exit code is 0, 1 if a job failed or ran out of budget, or 130 if the sweep was stopped.
     """
-    from nitro.sweeps.asking import job_fields, varied
+    from nitro.sweeps.asking import job_fields, searched, varied
     from nitro.sweeps.folder import Asked
     from nitro.sweeps.place import require_environments
-    from nitro.sweeps.search.spec import searched
     from nitro.sweeps.spec import sweep_spec
     from nitro.sweeps.sweeping import begin
     from nitro.sweeps.telling import run_and_tell, tell_price

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from nitro.errors import CommandError
-from nitro.spec.spec_file import json_or_text, read_spec, refusal
+from nitro.spec.spec_file import read_spec, refusal
 from nitro.spec.total_steps import parse_steps
 from nitro.sweeps.search.spec import SearchSpec
 from shared.contracts.job_spec import MAX_SEED
@@ -20,8 +20,6 @@ MOST_SEEDS = 1000
 _NAME = r"^[a-z0-9][a-z0-9.-]{0,54}$"
 _RANGE = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
-_COMMA = re.compile(r",(?![^\[{]*[\]}])")
-"""A comma outside lists."""
 
 Seeds = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_SEEDS)]
 Fields = dict[str, JsonValue]
@@ -131,21 +129,6 @@ def parse_seeds(value: int | str) -> tuple[int, ...]:
             raise ValueError(f"at most {MOST_SEEDS} at a time, got {value!r}")
         seeds += range(first, last + 1)
     return tuple(seeds)
-
-
-def parse_vary(text: str) -> tuple[str, list[JsonValue]]:
-    """Parse `FIELD=a,b`; a comma inside a list does not separate values.
-
-    >>> parse_vary("hyperparameters.hidden_sizes=[64,64],[256,256]")
-    ('hyperparameters.hidden_sizes', [[64, 64], [256, 256]])
-
-    Raises:
-        CommandError: The text is malformed.
-    """
-    field, equals, values = text.partition("=")
-    if not equals or not field.strip() or not values.strip():
-        raise CommandError(f"--vary: must look like FIELD=a,b, got {text!r}")
-    return field.strip(), [json_or_text(each.strip()) for each in _COMMA.split(values)]
 
 
 def sweep_spec(file: Path | None, options: Mapping[str, JsonValue]) -> SweepSpec:

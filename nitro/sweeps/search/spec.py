@@ -1,12 +1,9 @@
 """A search's fields, sampler and rungs."""
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from nitro.errors import CommandError
-from nitro.spec.total_steps import parse_steps
 from shared.contracts.message import Count, Message, Number, PositiveInt
 
 Sampler = Literal["random", "tpe"]
@@ -69,45 +66,3 @@ class SearchSpec(Message):
     def batch_size(self) -> int:
         """Trials that are drawn together."""
         return self.batch or (self.trials if self.sampler == "random" else -(-self.trials // 4))
-
-
-def searched(ranges: Sequence[str], *, rungs: str | None, **options: JsonValue) -> JsonValue:
-    """Return the fields of a search from its options; None without any.
-
-    Raises:
-        CommandError: An option is malformed.
-    """
-    fields: dict[str, JsonValue] = {}
-    for text in ranges:
-        field, bounds = parse_range(text)
-        fields[field] = bounds
-    given: dict[str, JsonValue] = {k: v for k, v in options.items() if v is not None}
-    if rungs is not None:
-        given["rungs"] = [parse_steps(each) for each in rungs.split(",")]
-    if fields:
-        given["fields"] = fields
-    return given or None
-
-
-def parse_range(text: str) -> tuple[str, dict[str, JsonValue]]:
-    """Parse `FIELD=LOW:HIGH`, followed by `:log`, `:int` or both.
-
-    >>> parse_range("hyperparameters.learning_rate=1e-4:1e-2:log")
-    ('hyperparameters.learning_rate', {'low': 0.0001, 'high': 0.01, 'log': True, 'whole': False})
-
-    Raises:
-        CommandError: The text is malformed.
-    """
-    field, _, words = text.partition("=")
-    low, _, rest = words.partition(":")
-    high, *kinds = rest.split(":")
-    try:
-        bounds: dict[str, JsonValue] = {"low": float(low), "high": float(high)}
-    except ValueError:
-        bounds = {}
-    if not bounds or not field or not {*kinds} <= {"log", "int"}:
-        raise CommandError(
-            f"--search: must look like FIELD=LOW:HIGH, FIELD=LOW:HIGH:log or "
-            f"FIELD=LOW:HIGH:int, got {text!r}"
-        )
-    return field.strip(), {**bounds, "log": "log" in kinds, "whole": "int" in kinds}

@@ -6,7 +6,8 @@ import pytest
 from pydantic import JsonValue
 
 from nitro.errors import CommandError
-from nitro.sweeps.spec import parse_seeds, parse_vary, sweep_spec
+from nitro.sweeps.asking import parse_vary
+from nitro.sweeps.spec import parse_seeds, sweep_spec
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from nitro.errors import CommandError
+from nitro.sweeps.asking import parse_range, searched
 from nitro.sweeps.folder import Asked
-from nitro.sweeps.search.spec import SearchSpec, parse_range, searched
+from nitro.sweeps.search.spec import SearchSpec
 from nitro.sweeps.spec import SweepSpec
 from nitro.sweeps.sweeping import begin
 
