@@ -5,6 +5,7 @@ import importlib
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -15,6 +16,7 @@ from benchmarks.measurement import Effort, progress
 from benchmarks.records.result import Result, Row
 from benchmarks.records.table import result_table
 
+_ROOMS = ("actors", "learner", "system")
 NAMES = (
     "actor_rollout",
     "training_throughput",
@@ -34,7 +36,7 @@ NAMES = (
     "places",
     "dashboard",
 )
-"""Modules of `benchmarks.claims`, in the order they are run."""
+"""Modules in rooms of `benchmarks.claims`, in the order they are run."""
 _LONG = ("dashboard_memory", "replayed_episodes", "rungs")
 """Further ones, run where they are named: they take ten minutes each."""
 _WITH_GPU = ("gpu",)
@@ -116,7 +118,8 @@ def run(name: str, effort: Effort) -> Result:
     start = time.monotonic()
     progress(f"{name} ...")
     environment = describe_environment()
-    benchmark = cast("Benchmark", importlib.import_module(f"benchmarks.claims.{name}"))
+    modules = (f"benchmarks.claims.{room}.{name}" for room in _ROOMS)
+    benchmark = cast("Benchmark", importlib.import_module(next(filter(find_spec, modules))))
     rows = tuple(benchmark.measure(effort))
     progress(f"{name} took {time.monotonic() - start:.0f} s")
     quick = " --quick" if effort.quick else ""

@@ -4,7 +4,7 @@ from gymnasium.envs.mujoco import MujocoEnv
 
 from benchmarks.actors.real_actor import RealActor
 from benchmarks.actors.rollout_contestant import BareSimulator, episodes
-from benchmarks.claims.wire import rllib_columns
+from benchmarks.claims.system.wire import rllib_columns
 
 
 @pytest.mark.parametrize(("env_id", "hidden"), [("Hopper-v5", 1), ("Humanoid-v5", 2)])

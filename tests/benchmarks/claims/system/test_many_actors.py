@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.claims.many_actors import children, cpu_s, pushing_fleet
+from benchmarks.claims.system.many_actors import children, cpu_s, pushing_fleet
 from shared.contracts.rounds import TrajectoryCounts
 
 NUM_ACTORS = 200

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import gymnasium
 import numpy as np
 
-from benchmarks.claims.actor_rollout import steps_series
+from benchmarks.claims.actors.actor_rollout import steps_series
 from benchmarks.measurement import Effort, interleaved, seconds
 from benchmarks.peers.interpreters import EVOTORCH, if_installable, stable_baselines3
 from benchmarks.records.result import Row, Series, Target

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.claims.dashboard import (
+from benchmarks.claims.system.dashboard import (
     DRAWN,
     JOB_ID,
     ROUNDS,

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.claims.curvature import SUBJECTS
+from benchmarks.claims.learner.curvature import SUBJECTS
 from benchmarks.measurement import Effort, interleaved, progress, seconds
 from benchmarks.peers.contestant import Contestant
 from benchmarks.peers.interpreters import hessian_library

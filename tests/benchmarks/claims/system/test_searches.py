@@ -1,6 +1,6 @@
 """Iterations whose actors only answer: all answers are learned from, and bytes are counted."""
 
-from benchmarks.claims.searches import iterations
+from benchmarks.claims.system.searches import iterations
 
 NUM_ACTORS = 40
 

@@ -1,0 +1,1 @@
+"""Claims about actors: rollouts, and episodes that continue."""

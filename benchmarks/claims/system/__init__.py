@@ -1,0 +1,1 @@
+"""Claims about the system around them: wire, scaler, start, dashboard, sweeps."""
