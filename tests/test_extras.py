@@ -26,7 +26,7 @@ pytestmark = [
 
 ENTRY_MODULES = {
     "client": ("nitro.pool.actor_pool",),
-    "cli": ("nitro.cli.main", "nitro.client.client", "nitro.cli.train"),
+    "cli": ("nitro.cli.main", "nitro.client.client", "nitro.cli.training.train"),
 }
 WITHOUT = {
     "client": ("torch", "gymnasium", "boto3", "fastapi", "rich"),

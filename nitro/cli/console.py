@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from nitro.cli.field_options import FAMILIAR_OPTIONS
+from nitro.cli.training.field_options import FAMILIAR_OPTIONS
 from nitro.errors import EXIT_INTERRUPTED, EXIT_UNREAD, CommandError
 
 P = ParamSpec("P")

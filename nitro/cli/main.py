@@ -28,7 +28,7 @@ from nitro.cli.options import (
 )
 from nitro.cli.runs_command import app as runs_app
 from nitro.cli.scheduler_command import app as scheduler
-from nitro.cli.train_command import EXAMPLES, train
+from nitro.cli.training.train_command import EXAMPLES, train
 from nitro.dashboard.command import EXAMPLES as DASHBOARD_EXAMPLES
 from nitro.dashboard.command import dashboard
 from nitro.deploy.doctor import EXAMPLES as DOCTOR_EXAMPLES

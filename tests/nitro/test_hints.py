@@ -11,8 +11,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from nitro.cli.main import app
-from nitro.cli.seeds import _next as next_of_seeds
-from nitro.cli.train import _left as left
+from nitro.cli.training.seeds import _next as next_of_seeds
+from nitro.cli.training.train import _left as left
 from nitro.client.client import NitroClient
 from nitro.dashboard.page_link import shown_link
 from nitro.hints import Place

@@ -32,7 +32,7 @@ from shared.contracts.minions_agent import (
     drawn_count,
 )
 from tests.experiments.minionsrl.test_practice_runs import other_run
-from tests.nitro.cli.test_train import read_until, started
+from tests.nitro.cli.training.test_train import read_until, started
 from tests.nitro.conftest import TINY
 from tests.nitro.process_table import eventually
 from tests.nitro.synthetic_run import JOB_ID, write_run

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.main import app
-from nitro.cli.seeds import parse_seeds, progress_table, train_seeds
-from nitro.cli.train import TrainRequest
-from nitro.cli.train_command import learners_for
+from nitro.cli.training.seeds import parse_seeds, progress_table, train_seeds
+from nitro.cli.training.train import TrainRequest
+from nitro.cli.training.train_command import learners_for
 from nitro.client.beginning import NewJob
 from nitro.client.client import NitroClient
 from nitro.client.follow import Snapshot

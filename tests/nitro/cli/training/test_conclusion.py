@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from nitro.cli.conclusion import conclude
+from nitro.cli.training.conclusion import conclude
 from nitro.client.client import NitroClient
 from nitro.client.follow import follow
 from nitro.hints import Place

@@ -9,10 +9,10 @@ from typing import Any, TextIO
 import typer
 from pydantic import JsonValue
 
-from nitro.cli.conclusion import conclude
-from nitro.cli.detached import leave
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import LineView, LiveView, progress_view
+from nitro.cli.training.conclusion import conclude
+from nitro.cli.training.detached import leave
 from nitro.client.beginning import NewJob, Resumption
 from nitro.client.errors import ApiError, ApiUnreachableError
 from nitro.client.follow import Snapshot, follow, stop_unfinished

@@ -14,11 +14,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nitro.cli.conclusion import exit_code, how_to_go_on, made, tell_commands
-from nitro.cli.detached import leave
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.progress import trouble
-from nitro.cli.train import TrainRequest, advice_for
+from nitro.cli.training.conclusion import exit_code, how_to_go_on, made, tell_commands
+from nitro.cli.training.detached import leave
+from nitro.cli.training.train import TrainRequest, advice_for
 from nitro.client.beginning import NewJob
 from nitro.client.errors import ApiUnreachableError, require_admitted
 from nitro.client.follow import Snapshot, follow, stop_unfinished

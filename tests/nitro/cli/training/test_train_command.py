@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from nitro.cli.main import app
-from nitro.cli.train_command import EXAMPLES
+from nitro.cli.training.train_command import EXAMPLES
 from services.scaler.jobs.admission import budget_errors
 from services.scaler.money.budget import RoundPricing
 from services.scaler.settings import Settings

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import JsonValue
 
-from nitro.cli.field_options import FIELD_OPTIONS, with_field_options
 from nitro.cli.options import (
     RUNS,
     Detach,
@@ -19,11 +18,12 @@ from nitro.cli.options import (
     FromScratch,
     RunsDir,
 )
+from nitro.cli.training.field_options import FIELD_OPTIONS, with_field_options
 from nitro.errors import CommandError
 from nitro.hints import Place
 
 if TYPE_CHECKING:
-    from nitro.cli.train import TrainRequest
+    from nitro.cli.training.train import TrainRequest
     from nitro.client.beginning import NewJob, Resumption
     from nitro.local.access import SystemOptions
 
@@ -170,7 +170,7 @@ def train(
     Ctrl-C stops after the current update and keeps the checkpoint. A second Ctrl-C kills
     everything.
     """
-    from nitro.cli.train import TrainRequest, asked_job, most_actors
+    from nitro.cli.training.train import TrainRequest, asked_job, most_actors
     from nitro.client.beginning import Resumption
     from nitro.local.access import SystemOptions
     from nitro.settings import read_settings
@@ -205,7 +205,7 @@ def train(
     if dry_run:
         return _describe(job, environment_packages, place, here=here)
     if detach:
-        from nitro.cli.detached import require_lasting
+        from nitro.cli.training.detached import require_lasting
 
         require_lasting(api_url, runs_dir)
     if here and isinstance(job, Resumption):
@@ -244,7 +244,7 @@ def _chosen_seeds(
         if parallel is not None:
             raise CommandError("--parallel: is for several seeds; add --seeds, such as 1-5")
         return None
-    from nitro.cli.seeds import parse_seeds
+    from nitro.cli.training.seeds import parse_seeds
 
     for option, value in {"--seed": one, "--resume": resume, "--idempotency-key": key}.items():
         if value is not None:
@@ -275,7 +275,7 @@ def _train(
     api_url: str | None,
 ) -> int:
     from nitro.cli.interrupts import Interrupts
-    from nitro.cli.train import train as train_job
+    from nitro.cli.training.train import train as train_job
     from nitro.local.access import open_api
 
     opened = open_api(
@@ -288,7 +288,7 @@ def _train(
     with Interrupts() as interrupts, opened as api:
         if seeds is None:
             return train_job(request, api, interrupts=interrupts, stdout=sys.stdout)
-        from nitro.cli.seeds import train_seeds
+        from nitro.cli.training.seeds import train_seeds
 
         return train_seeds(request, seeds, api, interrupts=interrupts, stdout=sys.stdout)
 

