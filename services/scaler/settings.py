@@ -35,7 +35,7 @@ class Settings(CacheSettings):
     token_file: Path | None = None
     """File that holds the token; read once at start. `NITRO_TOKEN` takes precedence."""
     viewer_token: SecretStr | None = None
-    """A second token, of those who may look and do nothing; unset means that there are none."""
+    """A second, read-only token; unset means that there is none."""
     viewer_token_file: Path | None = None
     """File that holds it; read once at start. `NITRO_VIEWER_TOKEN` takes precedence."""
     auth: Literal["token", "disabled"] = "token"
@@ -54,9 +54,9 @@ class Settings(CacheSettings):
     """Where the runs' artifacts are, a folder or `s3://bucket/prefix` in `lambda_region`; unset
     means `runs_dir`."""
     logs: Path | None = None
-    """Folder of the local system's log files, for whoever looks at a job's."""
+    """Folder of the local system's log files, whose lines about a job can be viewed."""
     log_groups: dict[Literal["learner", "scaler", "actor"], str] = {}
-    """Log groups in CloudWatch, in `lambda_region`, by whose they are; as JSON."""
+    """Log groups in CloudWatch, in `lambda_region`, by their source; as JSON."""
     cache_memory_mb: Annotated[int, Field(ge=1)] = 1024
     """The cache's `maxmemory`: a job whose round cannot fit is refused."""
 
@@ -85,91 +85,91 @@ class Settings(CacheSettings):
     gradient_pool_size: Annotated[int, Field(ge=1, le=1000)] = 64
     """Most of its invocations in flight at once, of all jobs."""
     lambda_read_timeout_s: Seconds = 75.0
-    """How long an invocation may be waited for; must exceed the function's time-out, or live
-    actors would be given up and started again. Time spent queueing in an emulator counts."""
+    """Longest wait for an invocation. It must exceed the function's time-out: otherwise live actors
+    would be given up and started again. Time in an emulator's queue counts."""
     lambda_connect_timeout_s: Seconds = 5.0
     """How long connecting to the Lambda API may take."""
     invoke_pool_size: Annotated[int, Field(ge=1, le=3000)] = 1000
     """Most invocations in flight at once, AWS's default concurrency limit; each holds a
     connection, made when first needed. A larger round waits for its first actors to end."""
     throttled_s: Seconds = 15.0
-    """How long a throttled invocation is tried again before it counts as failed."""
+    """How long a throttled invocation is retried before it counts as failed."""
     throttle_pause_s: Seconds = 0.2
-    """Longest first pause after a throttle; doubles up to 3 s, each drawn at random below that.
-    What Lambda asks for in `Retry-After` comes on top."""
+    """Longest first pause after a throttle. It doubles up to 3 s; each pause is drawn at random
+    below that. Lambda's `Retry-After` is added."""
     cold_starts_per_s: Annotated[float, Field(gt=0)] = math.inf
-    """Most environments a second that launches may start; those that are warm do not count."""
+    """Most environments that launches may start in a second; warm ones do not count."""
     shutdown_wait_s: Seconds = 20.0
-    """How long invocations in flight are waited for at the end."""
+    """How long shutdown waits for invocations in flight."""
     account_limit_ttl_s: Seconds = 300.0
-    """How long the concurrency limit is remembered."""
+    """How long the concurrency limit is cached."""
     environment_ttl_s: Seconds = 300.0
-    """How long what an actor said of an environment is remembered: its image may be replaced."""
+    """How long an actor's description of an environment is cached: its image may be replaced."""
     readiness_every_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
-    """How long `GET /readyz` remembers that cache, store and Lambda were there."""
+    """How long `GET /readyz` relies on a check that found cache, store and Lambda."""
     provisioned_concurrency: Annotated[int, Field(ge=0, le=3000)] = 0
     """Most environments kept warm while jobs run; 0 is off (paper: 64). A job keeps no more than
     its scaling policy can still ask for."""
     keep_alive: bool = True
-    """Whether idle environments of jobs with `warm: reuse` or `auto` are pinged. Not where nothing
-    is let go of: on one machine pings would only keep actors from working."""
+    """Whether idle environments of jobs with `warm: reuse` or `auto` are pinged. On one machine no
+    environment is removed, and pings would only delay actors."""
     ping_every_s: Seconds = 240.0
-    """How often. Lambda promises nothing; environments were seen to idle for five to seven minutes
-    before they were let go of."""
+    """Interval of the pings. Lambda promises nothing; environments were seen to be removed after
+    five to seven idle minutes."""
     lambda_reserved_concurrency: Annotated[int, Field(ge=1)] | None = None
-    """Concurrency reserved for the actor function: rounds, and what is kept warm, are cut to it.
-    Unset means it shares what the account has not reserved, of which 100 are never kept warm."""
+    """Concurrency reserved for the actor function, which limits rounds and warm environments. Unset
+    means it shares the account's unreserved concurrency, of which 100 are never kept warm."""
     ecs_cluster: str | None = None
-    """ECS cluster in which each job gets a learner of its own, as a task. Without one learners are
-    always there."""
+    """ECS cluster in which each job gets its own learner, as a task. If unset, learners are
+    permanent."""
     ecs_cpu_family: str | None = None
     """Family of the tasks of learners without a GPU, which run on Fargate."""
     ecs_gpu_family: str | None = None
-    """Family of the tasks of learners with a GPU. Unset in a cluster, there are none: jobs that
-    want a GPU are refused."""
+    """Family of the tasks of learners with a GPU. If it is unset in a cluster, jobs that want a GPU
+    are refused."""
     ecs_gpu_provider: str | None = None
-    """Capacity provider of the machines that these run on."""
+    """Capacity provider of the machines for learners with a GPU."""
     ecs_subnets: tuple[str, ...] = ()
     """Subnets of the learners' tasks, as JSON."""
     ecs_gpu_subnets: tuple[str, ...] = ()
-    """Subnets of those with a GPU, as JSON."""
+    """Subnets of the tasks of learners with a GPU, as JSON."""
     ecs_security_group: str | None = None
     """Security group of the learners' tasks."""
     most_cpu_learners: Annotated[int, Field(ge=1)] = 50
-    """Most learners without a GPU at a time, where they are started for jobs; the other jobs wait
-    in order. Each takes Fargate vCPUs of the account's quota (L-3032A538)."""
+    """Most learners without a GPU at a time, if they are started for jobs; other jobs wait in
+    order. Each takes Fargate vCPUs of the account's quota (L-3032A538)."""
     most_gpu_learners: Annotated[int, Field(ge=1)] = 1
-    """The same of learners with a GPU, each a machine of its own (quota L-DB2E81BA)."""
+    """The same for learners with a GPU, each on its own machine (quota L-DB2E81BA)."""
     functions_share_cores: bool = False
     """Whether functions run on the learner's own cores, as on one machine. Jobs whose learner has
-    actors of its own then use no others."""
+    own actors then use only these."""
     reconcile_every_s: Seconds = 60.0
-    """How often capacity is compared with the jobs when nothing happens."""
+    """How often capacity is compared with the jobs without an event."""
     longest_job_s: Seconds = 172_800.0
-    """Longest a job may run at a time, where `NITRO_ECS_CLUSTER` is set: then it is stopped, and
-    keeps no capacity on."""
+    """Longest time a job may run at once, if `NITRO_ECS_CLUSTER` is set. Then it is stopped, and
+    its capacity is turned off."""
 
     client_grace_s: Seconds = 60.0
-    """How long an `external` job waits for its client, before its first lease and after a lost one:
-    then it is stopped, and keeps nothing on."""
+    """How long an `external` job waits for its client, before its first lease and after a lost one.
+    Then it is stopped, and its capacity is turned off."""
     learner_wait_s: Seconds = 1800.0
-    """Longest a job waits for the learner that was started for it, where `NITRO_ECS_CLUSTER` is
-    set: then it has failed, as it has once three ended before one of them took it. Time in which
-    there is no room for its learner does not count."""
+    """Longest wait of a job for the learner that was started for it, if `NITRO_ECS_CLUSTER` is set.
+    Then it fails. It also fails if three learners end without taking it. Time without room for its
+    learner does not count."""
 
     lease_ttl_s: Seconds = 30.0
-    """A learner that is silent for so long has lost its job."""
+    """A learner that is silent this long loses its job."""
     heartbeat_every_s: Seconds = 5.0
-    """How often a learner is told to report."""
+    """Interval of a learner's heartbeats."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 2
-    """How often a round is launched in all, under one lease."""
+    """Most launches of a round under one lease."""
     quorum_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Part of a round's actors without which the round is not used."""
+    """Least part of a round's actors; with fewer the round is not used."""
     deadline_slack_s: Seconds = 10.0
     """Added to twice the function's time-out, a round's deadline."""
     learner_allowance_s: Seconds = 60.0
-    """Time for update, curvature and checkpoint that a round is priced with before launch; twice
-    the longest one measured counts instead when that is more."""
+    """Time for update, curvature and checkpoint in a round's price before launch. Twice the longest
+    measured time replaces it, if that is more."""
     finish_wait_s: Annotated[float, Field(ge=0, le=30)] = 2.0
     """How long the end of a job, and the preview of a round, wait for the outcome of its last
     invocations."""
@@ -193,7 +193,7 @@ class Settings(CacheSettings):
     scaler_memory_gb: Annotated[float, Field(ge=0)] = 0.5
     """Fargate memory the scaler is billed as."""
     cold_start_s: Annotated[float, Field(ge=0, le=60)] = 2.0
-    """How long a new environment is assumed to take on AWS from its request to its handler: half a
+    """Assumed time of a new environment on AWS from its request to its handler: half a
     second to start, a second and a half to load the actor at its share of a core."""
     show_processes: bool = False
     """Whether `GET /v1/system` shows the process that started the scaler, and all its children."""
