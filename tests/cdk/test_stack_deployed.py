@@ -210,8 +210,11 @@ def _learner_price(api: NitroClient, job_id: str) -> float:
     return price
 
 
+@pytest.mark.usefixtures("agent")
 def test_a_search_trains_on_functions(api: NitroClient, on_docker: Machine) -> None:
-    job_id = api.submit(tiny_search(actors={"min": 4, "max": 4, "own": 0})).job_id
+    two = {"min": 2, "max": 2, "own": 0}
+    search = tiny_search(actors=two, scaling={"policy": "fixed", "num_actors": 2})
+    job_id = api.submit(search).job_id
     with explained(on_docker):
         job = wait_job(api, job_id, has_ended)
         wait_for("capacity to go", lambda: _capacity() == (0, 0, 0) or None)
