@@ -60,7 +60,7 @@ _ARS: Mapping[str, StartingJob] = {
         step_size=0.02,
         std=0.05,
         num_actors=4,
-        reason="own: with arXiv 1803.07055's one direction and 0.01 many seeds stay below 100",
+        reason="own: with arXiv 1803.07055's values two of six seeds stay below 100",
     ),
     "Hopper-": _ars(7e6, directions=8, top=4, step_size=0.01, std=0.025, offset=1.0),
     "HalfCheetah-": _ars(1.25e7, directions=32, top=4, step_size=0.02, std=0.03, num_actors=16),
