@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 _CHECK_S = 0.5
 """Between two checks of the local system."""
 
-
 app = typer.Typer(
     help="Train deep-RL agents with as many serverless actors as each round is worth.",
     no_args_is_help=True,
@@ -337,15 +336,13 @@ def plot(
     One run: return, actors, boosting score and cost per round. Several: return by steps and by
     dollars, actors and dollars by steps. Seeds of one configuration become a mean with a band.
     """
-    from functools import partial
-
     from nitro.afar.fetching import local_run, record_only
     from nitro.runs.drawing.compared_picture import draw_together
     from nitro.runs.drawing.picture import draw
     from nitro.runs.reading import distinct_runs, read_run
 
-    find = partial(local_run, runs_dir=runs_dir, wanted=record_only)
-    found = [read_run(folder) for folder in distinct_runs(runs, find)]
+    folders = distinct_runs(runs, lambda run: local_run(run, runs_dir, wanted=record_only))
+    found = [read_run(folder) for folder in folders]
     typer.echo(str(draw(found[0], output) if len(found) == 1 else draw_together(found, output)))
 
 
