@@ -301,22 +301,8 @@ def test_a_diverged_policy_is_no_curvature() -> None:
 
 @pytest.mark.parametrize("objective", ["surrogate", "behaviour", "total_loss"])
 def test_convolutional_networks_have_every_objective_and_the_noise(objective: str) -> None:
-    case = test_surrogate_conv.CASES[0]
-    network = test_surrogate_conv.network_of(case)
-    network.flatten(dtype=torch.float32)
-    observation, action, advantage = test_surrogate_conv.samples_of(case)
-    outputs, value = network.policy_outputs(observation), network.values(observation)
-    log_prob = network.distribution.log_prob(outputs, action)
-    batch = Columns(
-        observation=observation,
-        action=action,
-        advantage=advantage.float(),
-        value_target=value + 1.0,
-        value=value,
-        log_prob=log_prob,
-        outputs=outputs,
-        behaviour_log_prob=log_prob,
-    ).of_trajectories(2)
+    network, batch = test_surrogate_conv.batch_of(test_surrogate_conv.CASES[0])
+    batch = batch.of_trajectories(2)
     rule = DetectorRule.model_validate({"objective": objective, "num_samples": 8})
     found = measured(network, batch, rule=rule, loss=loss_of(HYPERPARAMETERS))
     assert found is not None

@@ -10,6 +10,7 @@ from learning.networks.conv_network import ConvActorCritic
 from shared.policy.blocks import Block, Conv, Dense, Flatten, Pixels
 from shared.policy.head import Head
 from shared.policy.spec import PolicySpec
+from shared.trajectory.columns import Columns
 from tests.learning.detectors.test_surrogate import objective_of
 
 SMALL: tuple[Block, ...] = (
@@ -92,6 +93,25 @@ def samples_of(case: Case, count: int = 30) -> tuple[Tensor, Tensor, Tensor]:
         return observation, torch.randint(3, (count,), generator=generator), advantage
     action = torch.randn((count, 2), generator=generator, dtype=torch.float64)
     return observation, action, advantage
+
+
+def batch_of(case: Case) -> tuple[ConvActorCritic, Columns[Tensor]]:
+    """A network in float32, and its own samples, whose values are too low."""
+    network = network_of(case)
+    network.flatten(dtype=torch.float32)
+    observation, action, advantage = samples_of(case)
+    outputs, value = network.policy_outputs(observation), network.values(observation)
+    log_prob = network.distribution.log_prob(outputs, action)
+    return network, Columns(
+        observation=observation,
+        action=action,
+        advantage=advantage.float(),
+        value_target=value + 1.0,
+        value=value,
+        log_prob=log_prob,
+        outputs=outputs,
+        behaviour_log_prob=log_prob,
+    )
 
 
 def plain_objective(

@@ -113,22 +113,7 @@ def test_dense_gradients_are_those_of_the_loss(
 
 @pytest.mark.parametrize("name", RULES)
 def test_convolutional_gradients_are_those_of_the_loss(name: str) -> None:
-    case = conv.CASES[0]
-    network = conv.network_of(case)
-    network.flatten(dtype=torch.float32)
-    observation, action, advantage = conv.samples_of(case)
-    outputs, value = network.policy_outputs(observation), network.values(observation)
-    log_prob = network.distribution.log_prob(outputs, action)
-    batch = Columns(
-        observation=observation,
-        action=action,
-        advantage=advantage.float(),
-        value_target=value + 0.5,
-        value=value,
-        log_prob=log_prob,
-        outputs=outputs,
-        behaviour_log_prob=log_prob,
-    )
+    network, batch = conv.batch_of(conv.CASES[0])
     moved(network)
     rule, minibatch = RULES[name], picked(batch, torch.arange(batch.num_samples))
     with network.without_graph():

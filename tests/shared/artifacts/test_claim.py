@@ -2,11 +2,9 @@
 
 import contextlib
 import os
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-import boto3
 import pytest
 
 from shared.artifacts import claim as claim_module
@@ -30,18 +28,6 @@ ACTS: dict[str, Act] = {
     "append": _append,
     "delete": lambda store: store.delete("job", "checkpoints/000001"),
 }
-
-
-@pytest.fixture(params=["folder", "bucket"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "folder":
-        return str(tmp_path / "runs")
-    request.getfixturevalue("aws")
-    bucket = f"nitro-{uuid.uuid4().hex[:8]}"
-    client = boto3.client("s3")
-    client.create_bucket(Bucket=bucket)
-    client.close()
-    return f"s3://{bucket}/runs"
 
 
 def begun(location: str, *, epoch: int, text: str) -> ArtifactStore:

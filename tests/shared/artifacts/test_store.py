@@ -1,10 +1,8 @@
 """Artifacts by what they promise, in a folder and in a bucket."""
 
 import os
-import uuid
 from pathlib import Path
 
-import boto3
 import pytest
 
 from shared.artifacts.local import LocalArtifacts
@@ -12,18 +10,6 @@ from shared.artifacts.opening import open_artifacts
 from shared.artifacts.store import ArtifactError, ArtifactStore
 
 pytestmark = pytest.mark.usefixtures("spool")
-
-
-@pytest.fixture(params=["folder", "bucket"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "folder":
-        return str(tmp_path / "runs")
-    request.getfixturevalue("aws")
-    bucket = f"nitro-{uuid.uuid4().hex[:8]}"
-    client = boto3.client("s3")
-    client.create_bucket(Bucket=bucket)
-    client.close()
-    return f"s3://{bucket}/runs"
 
 
 @pytest.fixture
