@@ -20,7 +20,7 @@ from shared.contracts.jobs import Job
 from tests.nitro.process_table import eventually
 from tests.patience import ANSWER_S
 from tests.services.learner.test_app import running
-from tests.services.scaler.jobs.test_leases import add_job
+from tests.services.scaler.jobs.leasing import add_job
 from tests.services.scaler.lambda_endpoint import lambda_endpoint
 from tests.services.scaler.running import TOKEN, Scaler, run_scaler
 

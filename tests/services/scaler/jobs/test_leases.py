@@ -1,110 +1,20 @@
 """Who trains what: claiming, renewing, losing and giving up, on a clock of our own."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from services.scaler.book.book import Book
-from services.scaler.book.records import Change, JobRecord
-from services.scaler.book.sqlite import SqliteTable
 from services.scaler.jobs.leases import LeaseService
-from services.scaler.money.account import unbilled_s
-from services.scaler.money.accounting import Spending
 from services.scaler.refusals import ApiError
-from shared.contracts.job_spec import JobSpec
-from shared.contracts.jobs import Job, JobStatus
-from shared.contracts.learner_kind import LearnerKind
-from shared.contracts.leases import Lease, hash_of_lease
-from shared.contracts.stop_rule import StopRule
-from shared.money.costs import CostBasis
-from shared.money.prices import AWS_US_EAST_1_2026_11
-from tests.services.scaler.lambda_endpoint import HOPPER
-
-SPENDING = Spending(
-    basis=CostBasis(
-        prices=AWS_US_EAST_1_2026_11,
-        learner_usd_per_s=1e-3,
-        cpu_learner_usd_per_s=1e-4,
-        cache_usd_per_s=0.0,
-        scaler_usd_per_s=0.0,
-        memory_mb=1024,
-        function_timeout_s=60.0,
-        provisioned=0,
-    ),
-    clock="wall",
+from shared.contracts.leases import hash_of_lease
+from tests.services.scaler.jobs.leasing import (
+    Clock,
+    add_job,
+    claimed,
+    set_status,
+    stored,
 )
-"""A dollar every thousand seconds."""
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[Book]:
-    opened = Book(SqliteTable(tmp_path / "jobs.sqlite3"), now=lambda: 0.0)
-    yield opened
-    opened.close()
-
-
-def lease_service(book: Book, clock: Clock, spending: Spending) -> LeaseService:
-    return LeaseService(
-        book,
-        ttl_s=30.0,
-        heartbeat_every_s=5.0,
-        now=clock,
-        spending=spending,
-        change=book.change,
-    )
-
-
-@pytest.fixture
-def desk(book: Book, clock: Clock) -> LeaseService:
-    return lease_service(book, clock, SPENDING)
-
-
-async def add_job(
-    book: Book, job_id: str, *, budget_usd: float = 100.0, learner: LearnerKind = "gpu"
-) -> None:
-    job = Job(
-        job_id=job_id,
-        spec=JobSpec(stop=StopRule(budget_usd=budget_usd)),
-        environment=HOPPER,
-        learner=learner,
-        status="queued",
-        created_at=0.0,
-    )
-    await book.create(JobRecord(job=job))
-
-
-def stored(book: Book, job_id: str) -> JobRecord:
-    record = book.job(job_id)
-    assert record is not None
-    return record
-
-
-async def set_status(book: Book, job_id: str, status: JobStatus) -> None:
-    def change(record: JobRecord) -> Change:
-        job = record.job.model_copy(update={"status": status})
-        return Change(record=record.model_copy(update={"job": job}))
-
-    await book.change(job_id, change)
-
-
-def claimed(lease: Lease | None) -> Lease:
-    assert lease is not None
-    return lease
 
 
 async def test_jobs_are_leased_oldest_first_and_each_once(book: Book, desk: LeaseService) -> None:
@@ -197,23 +107,6 @@ async def test_a_lost_learners_job_does_not_wait_for_a_clock_that_was_set_back(
     assert claimed(await desk.claim("l2")).job.job_id == "job-a"
 
 
-async def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_that_never_was(
-    book: Book, desk: LeaseService, clock: Clock
-) -> None:
-    await add_job(book, "job-a")
-    claimed(await desk.claim("l1"))
-    clock.now -= 900
-
-    def end_a_round(record: JobRecord) -> Change:
-        return Change(record=SPENDING.end_round(record, clock.now)[0])
-
-    await book.change("job-a", end_a_round)
-    clock.now += 2
-    claimed(await desk.claim("l2"))
-    record = stored(book, "job-a")
-    assert unbilled_s(record, clock.now) == 2
-
-
 async def test_heartbeats_keep_a_job(book: Book, desk: LeaseService, clock: Clock) -> None:
     await add_job(book, "a")
     lease = claimed(await desk.claim("one"))
@@ -221,61 +114,6 @@ async def test_heartbeats_keep_a_job(book: Book, desk: LeaseService, clock: Cloc
         clock.now += 20
         assert (await desk.heartbeat(lease.lease_id)).expires_in_s == 30
         assert await desk.claim("two") is None
-
-
-async def test_time_nobody_trained_is_not_held_against_the_job(
-    book: Book, desk: LeaseService, clock: Clock
-) -> None:
-    await add_job(book, "a")
-    await desk.claim("one")
-    clock.now += 1000  # the lease ran out after 30
-    await desk.claim("two")
-    record = stored(book, "a")
-    assert (record.held_carry_s, record.accounted_until) == (30.0, clock.now)
-
-
-@pytest.mark.parametrize(("away_s", "nobodys_s"), [(500.0, 0.0), (629.0, 0.0), (6 * 3600, 20970.0)])
-async def test_while_the_scaler_was_away_time_counts_until_all_was_switched_off(
-    book: Book, desk: LeaseService, clock: Clock, away_s: float, nobodys_s: float
-) -> None:
-    await add_job(book, "a")
-    lease = claimed(await desk.claim("one"))
-    clock.now += away_s  # the lease ran out after 30 s, the switch acts 600 s later
-    await desk.extend_all()
-    await desk.heartbeat(lease.lease_id)
-    record = stored(book, "a")
-    assert unbilled_s(record, clock.now) == away_s - nobodys_s
-    clock.now += 10
-    assert unbilled_s(record, clock.now) == away_s - nobodys_s + 10
-
-
-async def test_a_learner_that_holds_a_job_beyond_its_budget_is_told_to_stop(
-    book: Book, desk: LeaseService, clock: Clock
-) -> None:
-    await add_job(book, "a", budget_usd=2.0)
-    lease = claimed(await desk.claim("one"))
-    for _ in range(99):
-        clock.now += 20
-        assert (await desk.heartbeat(lease.lease_id)).stop is None
-    clock.now += 20
-    assert (await desk.heartbeat(lease.lease_id)).stop == "budget"
-
-
-async def test_a_job_that_learner_after_learner_loses_ends_with_its_budget(
-    book: Book, desk: LeaseService, clock: Clock
-) -> None:
-    await add_job(book, "a", budget_usd=0.2)
-    learners = 0
-    while (lease := await desk.claim("one")) is not None:
-        learners += 1
-        clock.now += 20
-        await desk.heartbeat(lease.lease_id)
-        clock.now += 1000  # dead; its lease ran out after 30
-    assert learners == 4
-    record = stored(book, "a")
-    assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
-    assert record.settled_usd == pytest.approx(0.2)
-    assert record.lease is None
 
 
 async def test_a_job_that_loses_learner_after_learner_without_a_round_fails(
@@ -305,16 +143,6 @@ async def test_a_job_that_was_told_to_stop_and_loses_all_its_learners_is_stopped
         clock.now += 100
     record = stored(book, "a")
     assert (record.job.status, record.job.stop_reason) == ("stopped", "user")
-
-
-async def test_what_a_projection_bills_does_not_grow_with_time(book: Book, clock: Clock) -> None:
-    spending = replace(SPENDING, clock="projected")
-    desk = lease_service(book, clock, spending)
-    await add_job(book, "a", budget_usd=2.0)
-    lease = claimed(await desk.claim("one"))
-    for _ in range(200):
-        clock.now += 20
-        assert (await desk.heartbeat(lease.lease_id)).stop is None
 
 
 async def test_a_restarted_scaler_gives_learners_a_full_term(
@@ -348,17 +176,6 @@ async def test_a_stop_outlasts_the_learner_that_was_to_hear_of_it(
     assert (await desk.heartbeat(next_one.lease_id)).stop == "user"
 
 
-async def test_a_job_that_has_no_money_left_stops_for_its_user_if_that_asked_before(
-    book: Book, desk: LeaseService, clock: Clock
-) -> None:
-    await add_job(book, "a", budget_usd=0.02)  # 20 s
-    lease = claimed(await desk.claim("one"))
-    clock.now += 25
-    assert (await desk.heartbeat(lease.lease_id)).stop == "budget"
-    await set_status(book, "a", "stopping")
-    assert (await desk.heartbeat(lease.lease_id)).stop == "user"
-
-
 async def test_a_job_that_was_taken_or_has_ended_since_it_was_listed_is_not_leased(
     book: Book, desk: LeaseService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,25 +205,6 @@ async def test_who_waits_looks_again_when_the_first_of_all_leases_has_run_out(
     assert desk.next_expiry_s() == 30
     clock.now += 31
     assert desk.next_expiry_s() == 0
-
-
-async def test_what_a_learner_that_gave_up_has_cost_counts_with_what_the_next_one_costs(
-    book: Book, desk: LeaseService, clock: Clock
-) -> None:
-    await add_job(book, "a", budget_usd=0.05)  # 50 s
-    first = claimed(await desk.claim("one"))
-    clock.now += 25
-    await desk.give_up(first.lease_id)
-    clock.now += 1000
-    second = claimed(await desk.claim("two"))
-    clock.now += 24
-    assert (await desk.heartbeat(second.lease_id)).stop is None
-    clock.now += 1
-    assert (await desk.heartbeat(second.lease_id)).stop == "budget"
-    await desk.give_up(second.lease_id)
-    assert await desk.claim("three") is None
-    record = stored(book, "a")
-    assert (record.job.status, record.job.stop_reason) == ("stopped", "budget")
 
 
 async def test_an_external_job_is_leased_by_its_id_and_by_no_learner(

@@ -15,7 +15,7 @@ from services.scaler.views.readiness import Readiness
 from shared.cache.connection import CacheError
 from shared.contracts.problem import Problem
 from tests.patience import ANSWER_S
-from tests.services.scaler.jobs.test_leases import add_job
+from tests.services.scaler.jobs.leasing import add_job
 from tests.services.scaler.lambda_endpoint import LambdaEndpoint
 from tests.services.scaler.running import StartScaler
 
