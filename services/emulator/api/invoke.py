@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from services.emulator.affinity import kind_of_event
 from services.emulator.api.endpoint import Endpoint, ServiceError, invalid_parameter, read_body
-from services.emulator.api.function import Function, Target
+from services.emulator.api.function import Function
 from services.emulator.dispatcher import Dispatcher
 from services.emulator.invocation import PAYLOAD_LIMIT, Invocation, Outcome
 from services.emulator.settings import Settings
@@ -76,25 +76,24 @@ class InvokeApi:
             raise invalid_parameter(
                 f"InvocationType {invocation_type!r} is not offered here: use RequestResponse."
             )
-        invocation = self._invocation(request, target, await _payload(request))
-        invocation.wants_log = request.headers.get("x-amz-log-type") == "Tail"
-        invocation.outcome = asyncio.get_running_loop().create_future()
-        self._dispatcher.submit(invocation)
-        self._journal.accepted(invocation)
-        # The server does not cancel this if the client disconnects: an accepted invocation runs.
-        outcome = await invocation.outcome
-        self._journal.ended(invocation, outcome)
-        return _answer(invocation, outcome)
-
-    def _invocation(self, request: Request, target: Target, payload: bytes) -> Invocation:
-        return Invocation(
+        payload = await _payload(request)
+        ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        invocation = Invocation(
             request_id=str(uuid.uuid4()),
             payload=payload,
             arn=target.arn,
             version=target.version,
             trace_id=request.headers.get("x-amzn-trace-id") or _trace_id(),
             kind=kind_of_event(payload, self._settings.affinity_fields),
+            wants_log=request.headers.get("x-amz-log-type") == "Tail",
+            outcome=ended,
         )
+        self._dispatcher.submit(invocation)
+        self._journal.accepted(invocation)
+        # The server does not cancel this if the client disconnects: an accepted invocation runs.
+        outcome = await ended
+        self._journal.ended(invocation, outcome)
+        return _answer(invocation, outcome)
 
     async def _configuration(self, request: Request) -> Response:
         return JSONResponse(self._function.configuration(self._function.target(request)))
@@ -161,16 +160,12 @@ def _trace_id() -> str:
     return f"Root=1-{int(time.time()):08x}-{unique[:24]};Parent={unique[16:]};Sampled=0"
 
 
-def _headers(invocation: Invocation) -> dict[str, str]:
-    return {
+def _answer(invocation: Invocation, outcome: Outcome) -> Response:
+    headers = {
         "x-amzn-RequestId": invocation.request_id,
         "X-Amzn-Trace-Id": invocation.trace_id,
         "X-Amz-Executed-Version": invocation.version,
     }
-
-
-def _answer(invocation: Invocation, outcome: Outcome) -> Response:
-    headers = _headers(invocation)
     if outcome.error_type is not None:
         headers["X-Amz-Function-Error"] = "Unhandled"
     if invocation.wants_log:
