@@ -142,7 +142,10 @@ class JobService:
         await self.changes.change(job_id, decide, waits_for_cache=False)
 
     async def give_up(self, job_id: str, why: str) -> None:
-        """End a job that gets no learner, unless it has one by now."""
+        """End a job that gets no learner, unless it has one by now.
+
+        A job whose budget is used up is stopped in any case.
+        """
 
         def decide(record: JobRecord) -> Change | None:
             now = self.now()

@@ -76,7 +76,7 @@ class Spending:
         self,
         record: JobRecord,
         now: float,
-        times: LearnerTimes = NO_TIMES,
+        times: LearnerTimes,
         *,
         through: int | None = None,
     ) -> Billed:
@@ -113,7 +113,7 @@ class Spending:
 
         After its last plan a learner only waits.
         """
-        record, lines = self.end_round(record, now)
+        record, lines = self.end_round(record, now, NO_TIMES)
         record, pings = self._settle_pings(record, record.job.progress.rounds)
         started = now if record.wall_started_at is None else record.wall_started_at
         closed = {

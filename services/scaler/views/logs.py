@@ -124,7 +124,7 @@ class _Page:
 class CloudWatchLogs:
     """Log groups in CloudWatch, which reads from the oldest line on, so windows go back in time.
 
-    All viewers of a job share the lines of the last 10 s, or those read before a failure.
+    All viewers of a job share what was read in the last 10 s, or before a failure.
     """
 
     def __init__(

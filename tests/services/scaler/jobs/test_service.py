@@ -144,6 +144,18 @@ def test_a_job_that_died_with_its_learner_is_billed_to_the_end_of_its_lease(
     assert held_s == [30.0]
 
 
+def test_a_job_is_given_up_only_while_no_learner_has_it(start_scaler: StartScaler) -> None:
+    now = [1_800_000_000.0]
+    with start_scaler(now=lambda: now[0]) as scaler:
+        job_id = scaler.begin().job.job_id
+        scaler.call(scaler.parts.jobs.give_up(job_id, "no machine"))
+        assert scaler.job(job_id).status == "running"
+        now[0] += 3600
+        scaler.call(scaler.parts.jobs.give_up(job_id, "no machine"))
+        ended = scaler.job(job_id)
+    assert (ended.status, ended.error) == ("failed", "no machine")
+
+
 def test_a_learner_is_heard_while_many_jobs_wait_for_their_environment(scaler: Scaler) -> None:
     lease = scaler.begin()
     described = threading.Event()

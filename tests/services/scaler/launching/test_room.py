@@ -28,6 +28,10 @@ class Invocations:
         for index in indices:
             self._leave[index].set()
 
+    def cancel(self, *indices: int) -> None:
+        for index in indices:
+            self._tasks[index].cancel()
+
     async def ended(self) -> None:
         self.let_go(*range(len(self._leave)))
         await asyncio.gather(*self._tasks)
@@ -80,6 +84,17 @@ async def test_environments_start_one_after_the_other_and_warm_ones_at_once(
         await invocations.inside()
         assert invocations.started_in_s == pytest.approx(expected)
         await invocations.ended()
+
+
+async def test_a_cancelled_invocation_frees_its_place_and_a_cancelled_wait_takes_none() -> None:
+    room = Room(most=1)
+    invocations = Invocations(room, 3)
+    (holder,) = await invocations.inside()
+    waiter, last = sorted({0, 1, 2} - {holder})
+    invocations.cancel(holder, waiter)
+    assert last in await invocations.inside()
+    invocations.let_go(last)
+    assert await room.close(wait_s=10.0)
 
 
 async def test_closing_gives_out_no_more_places_and_waits_for_the_others() -> None:
