@@ -51,18 +51,16 @@ def measure(effort: Effort) -> list[Row]:
         )
     nitro = steps_series("nitro", samples["nitro"])
 
-    def row(peer: Series, least: float) -> Row:
+    def row(name: str, peer: Series, least: float) -> Row:
         target = Target(of="ratio", bound="at_least", value=least)
-        what = f"{_ENV.env_id}: iterations beside {peer.name}"
+        what = f"{_ENV.env_id}: iterations beside {name}"
         return Row(what=what, ours=nitro, peer=peer, target=target)
 
-    return [
-        row(steps_series("a bare loop", samples["loop"]), _LEAST_SHARE),
-        *(
-            row(steps_series(f"{name} {of.about[name]}", samples[name], of.about), _TIMES_LIBRARY)
-            for name, of in peers.items()
-        ),
-    ]
+    rows = [row("a bare loop", steps_series("loop", samples["loop"]), _LEAST_SHARE)]
+    for name, peer in peers.items():
+        series = steps_series(f"{name} {peer.about[name]}", samples[name], peer.about)
+        rows.append(row(name, series, _TIMES_LIBRARY))
+    return rows
 
 
 def iterating() -> Callable[[], object]:

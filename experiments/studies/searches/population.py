@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from pydantic import JsonValue
 
 from benchmarks.environment import describe_environment
 from experiments.experiment import Done, Experiment
@@ -25,7 +26,6 @@ from experiments.reporting.comparison import (
 from experiments.reporting.findings import Claim, Findings, Table, Value
 from experiments.reporting.statistics import interval, verdict
 from experiments.studies.searches.population_player import Average, Player
-from nitro.spec.starting_job import SEARCHES
 from shared.contracts.message import Message, PositiveInt
 from shared.hyperparameters.ars import ArsHyperparameters
 
@@ -33,6 +33,11 @@ _FIXED = (2, 8, 32)
 _ADAPTIVE = "noise scale, 2 to 32"
 _STEPS: Mapping[str, int] = {"Swimmer-": 400_000, "Hopper-": 400_000}
 """After which no iteration begins, by prefix of the environment's name."""
+_PAPER: Mapping[str, Mapping[str, JsonValue]] = {
+    "Swimmer-": {"step_size": 0.02, "exploration_std": 0.01, "observation_normalisation": False},
+    "Hopper-": {"step_size": 0.01, "exploration_std": 0.025, "reward_offset": 1.0},
+}
+"""Values of arXiv 1803.07055, tables 9 and 10. Jobs of `nitro train` have others in Swimmer."""
 _VERSION = "v5"
 _EVALUATIONS = 10
 _CLAIM = "A number of directions chosen by the noise scale learns more at equal {equal}"
@@ -52,11 +57,8 @@ def plan(scale: Scale, _done: Done) -> Grid:
     grid = Grid()
     for seed in range(scale.seeds):
         for prefix, steps in first(scale, tuple(_STEPS.items())):
-            given = SEARCHES["ars"][prefix].hyperparameters
             for number in scale.of(_FIXED, _FIXED[:1]):
-                rule = ArsHyperparameters.model_validate(
-                    {**given, "directions": number, "top_directions": 0}
-                )
+                rule = ArsHyperparameters.model_validate({**_PAPER[prefix], "directions": number})
                 task = Population(rule=rule, adaptive=False, total_steps=scale.of(steps, 5000))
                 grid.add(f"{number} directions", f"{prefix}{_VERSION}", seed, task)
                 if number == scale.of(_FIXED[1], _FIXED[0]):

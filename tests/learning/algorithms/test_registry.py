@@ -3,11 +3,14 @@
 import pytest
 import torch
 
+from learning.algorithms.ars import Ars
+from learning.algorithms.es import Es
 from learning.algorithms.impact import Impact
 from learning.algorithms.impala import Impala
 from learning.algorithms.on_policy import OnPolicy
 from learning.algorithms.ppo import Ppo
 from learning.algorithms.registry import BUILDERS, build_algorithm
+from learning.algorithms.sac import Crossq, Sac
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from shared.hyperparameters.presets import ALGORITHMS
@@ -46,6 +49,17 @@ def test_overrides_reach_the_network_and_the_seed_decides_the_weights() -> None:
 def test_each_algorithm_is_built_by_its_name(algorithm: str, kind: type, preset: str) -> None:
     made = build_algorithm(job(algorithm=algorithm, preset=preset), device=torch.device("cpu"))
     assert isinstance(made, kind)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind"), [("sac", Sac), ("crossq", Crossq), ("ars", Ars), ("es", Es)]
+)
+def test_so_is_each_algorithm_that_measures_nothing(algorithm: str, kind: type) -> None:
+    fixed = {"policy": "fixed", "num_actors": 8}
+    made = build_algorithm(
+        job(algorithm=algorithm, preset="standard", scaling=fixed), device=torch.device("cpu")
+    )
+    assert type(made) is kind
 
 
 def test_rounds_of_what_learns_on_policy_never_overlap() -> None:

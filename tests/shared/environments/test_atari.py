@@ -92,7 +92,7 @@ def test_all_actions_of_the_joystick_can_be_asked_for() -> None:
 def test_other_environments_do_not_load_the_emulator() -> None:
     code = (
         "import sys; from shared.environments.building import make_environment;"
-        "from shared.contracts.job_spec import EnvironmentRef;"
+        "from shared.contracts.environment_ref import EnvironmentRef;"
         "make_environment(EnvironmentRef(env_id='CartPole-v1')).reset(seed=0);"
         "sys.exit('ale_py' in sys.modules)"
     )
