@@ -22,9 +22,9 @@ def test_jobs_of_both_kinds_run_side_by_side_each_on_its_learner_at_its_price(
         NitroClient(system.api_url, system.token) as client,
     ):
         on_cores = client.submit(tiny(learner="auto", stop=many)).job_id
+        wait_until(client, on_cores, lambda job: job.progress.rounds >= 1, system)
         waits = client.submit(tiny(learner="cpu")).job_id
         on_gpu = client.submit(tiny(learner="gpu")).job_id
-        wait_until(client, on_cores, lambda job: job.progress.rounds >= 1, system)
         # It goes past the one that waits for the other kind, while that one's learner is busy.
         assert wait_finished(client, on_gpu).status == "succeeded"
         assert (client.get(on_cores).status, client.get(waits).status) == ("running", "queued")
