@@ -23,6 +23,7 @@ from shared.contracts.environment_spec import (
     ObservationSpec,
 )
 from shared.contracts.rollouts import ActorReport
+from tests.patience import ANSWER_S
 
 HOPPER = EnvironmentSpec(
     env_id="Hopper-v5",
@@ -327,7 +328,8 @@ def serve(
         yield f"http://127.0.0.1:{server.port}"
     finally:
         server.should_exit = True
-        thread.join(15)
+        # The graceful end of requests and launches alone may take some 15 s.
+        thread.join(ANSWER_S)
         assert not thread.is_alive(), "the server did not end"
 
 
