@@ -7,7 +7,7 @@ import pytest
 from services.scaler.book.book import Book
 from services.scaler.book.records import Change, JobRecord
 from services.scaler.jobs.leases import LeaseService
-from services.scaler.money.account import unbilled_s
+from services.scaler.money.account import NO_TIMES, unbilled_s
 from tests.services.scaler.jobs.leasing import (
     SPENDING,
     Clock,
@@ -27,7 +27,7 @@ async def test_a_job_taken_over_after_the_clock_was_set_back_pays_for_no_time_th
     clock.now -= 900
 
     def end_a_round(record: JobRecord) -> Change:
-        return Change(record=SPENDING.end_round(record, clock.now)[0])
+        return Change(record=SPENDING.end_round(record, clock.now, NO_TIMES)[0])
 
     await book.change("job-a", end_a_round)
     clock.now += 2

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from services.scaler.book.attempts import AttemptKey, OpenAttempt
 from services.scaler.book.records import JobRecord
 from services.scaler.money.account import (
+    NO_TIMES,
     LearnerTimes,
     land,
     started_by_pings,
@@ -299,7 +300,7 @@ def test_a_job_pays_for_no_more_than_it_keeps_and_none_where_it_keeps_none() -> 
 def test_jobs_side_by_side_pay_for_cache_and_scaler_once_and_each_for_its_learner() -> None:
     def paid(num_held: int, clock: Clock = "wall") -> dict[str, float]:
         spending = Spending(basis=BASIS, clock=clock, num_held=lambda: num_held)
-        _, lines = spending.end_round(held(), NOW + 7)
+        _, lines = spending.end_round(held(), NOW + 7, NO_TIMES)
         return {line.item: line.amount_usd for line in lines}
 
     alone, shared = paid(1), paid(4)
