@@ -80,12 +80,12 @@ class NitroPPO(PPO):  # type: ignore[misc] # the library has no types
         self.measure_curvature = measure_curvature
         self._round: tuple[Batch, Floats] | None = None
         if pool is not None:
-            require_no_mask(pool.environment)
             env = pool.env_id if env is None else env
             if settings.setdefault("n_steps", pool.fragment) != pool.fragment:
                 raise CommandError(
                     f"n_steps: is the pool's fragment ({pool.fragment}), got {settings['n_steps']}"
                 )
+            require_no_mask(pool.environment)
         if normalize_observations:
             theirs = settings.get("policy_kwargs") or {}
             if "features_extractor_class" in theirs:
