@@ -1,8 +1,8 @@
-"""Episodes that go on from actor to actor: taken up where a fragment begins, left where it ends.
+"""Episodes that continue from actor to actor: resumed where a fragment begins, left where it ends.
 
 An episode is left as its environment's state, or as its seed and actions if replays are allowed.
-One that cannot be taken up begins anew: every later actor with it would fail as well, for the rest
-of the job.
+If an episode cannot be resumed, its environment starts a new one. Otherwise every later actor with
+this episode would fail, too.
 
 Legend: `B` environments side by side, `S` numbers of a recurrent state.
 """

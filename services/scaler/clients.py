@@ -1,4 +1,4 @@
-"""What the scaler uses outside its process: table, cache, functions, files, logs and tasks."""
+"""The scaler's clients of other systems: table, cache, functions, files, logs and tasks."""
 
 import asyncio
 import logging

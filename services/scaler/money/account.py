@@ -17,7 +17,7 @@ Billed = tuple[JobRecord, tuple[LedgerLine, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerTimes:
-    """What a round took its learner."""
+    """Seconds that a learner spent on a round."""
 
     learner_s: float = 0.0
     """The learner's own time."""

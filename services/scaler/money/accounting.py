@@ -1,4 +1,4 @@
-"""What a job spends: reserved money, final bills, and the end of billed time.
+"""A job's spending: reserved money, final bills, and the end of billed time.
 
 The caller writes a new `JobRecord` with its ledger lines in one change. Time without plans has a
 price, too: a learner that hangs, or is replaced repeatedly, still occupies learner, cache and warm

@@ -1,4 +1,4 @@
-"""What a job has cost: its bill, beside the same rounds on servers, and the cost of each round."""
+"""A job's bill, beside the cost of the same rounds on servers, and the cost of each round."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping

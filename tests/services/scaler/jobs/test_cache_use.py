@@ -1,4 +1,4 @@
-"""What a job takes of the cache: memory for its rounds, and network for its policies."""
+"""A job's use of the cache: memory for its rounds, and network for its policies."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the time of leases costs, and when it ends a job."""
+"""The cost of a lease's time, and the end of a job by it."""
 
 from dataclasses import replace
 
