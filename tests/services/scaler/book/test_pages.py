@@ -85,7 +85,7 @@ async def test_the_newest_round_is_the_newest_that_is_whole(
 async def test_events_come_back_in_order_and_the_newest_are_kept(book: Book) -> None:
     await book.create(record())
     for number in range(KEPT_EVENTS // 2 + 5):
-        await write(book, status="running", lease_id=f"l{number}")  # two events, but the first one
+        await write(book, status="running", lease_id=f"l{number}")  # one event, then two each
     kept = await write(book)
     assert kept.num_events > KEPT_EVENTS
     everything = book.events(kept, after=0, limit=1000)
