@@ -1,6 +1,8 @@
 """Non-finite numbers in a rollout: the first, and those that are the policy's."""
 
+import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,24 @@ def first_not_finite(
     return min(found, default=None)
 
 
+def all_finite(array: NDArray[Any]) -> bool:
+    """Return whether every number is finite.
+
+    Zero times infinity or NaN is NaN, so a product with zeros tells. For the few numbers of one
+    step that takes less than half the time of `np.isfinite(array).all()`.
+    """
+    flat = array.reshape(-1)
+    return math.isfinite(flat.dot(_zeros(flat.size)))
+
+
+@cache
+def _zeros(size: int) -> NDArray[np.float32]:
+    return np.zeros(size, np.float32)
+
+
 def check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, step: int) -> None:
     """Refuse non-finite actions [B, *act] for finite observations [B, *obs]."""
-    if np.isfinite(action).all():
+    if all_finite(action):
         return
     seen, taken = (
         np.isfinite(rows).reshape(len(rows), -1).all(axis=1) for rows in (observation, action)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from functions.actor.dropped_episodes import MAX_DROPPED_EPISODES
 from functions.actor.errors import RolloutError, rollout_failure
-from functions.actor.finite import check_diverged
+from functions.actor.finite import all_finite, check_diverged
 from functions.actor.translation import translator
 from functions.actor.watchdog import Watchdog, watched
 from shared.environments.agents import agents_of, choose
@@ -118,7 +118,7 @@ class Play:
             ended = bool(terminated or truncated)
             if not math.isfinite(self.episode_return):
                 self.broken = f"reward is not finite at step {self.length - 1}"
-            elif not np.isfinite(observation).all():
+            elif not all_finite(observation):
                 self.broken = f"observation is not finite at step {self.length}"
         games = games_of(env)
         if games is not None and not ended:
@@ -144,7 +144,7 @@ class Play:
             self.length += 1
             self.progress += 1
             ended = any(terminated or truncated for _, _, terminated, truncated, _ in steps)
-            if not (math.isfinite(self.episode_return) and np.isfinite(rows).all()):
+            if not (math.isfinite(self.episode_return) and all_finite(rows)):
                 self.broken = f"reward or observation is not finite at step {self.length - 1}"
 
 
