@@ -106,6 +106,10 @@ _PAGE = Path(__file__).parents[1] / "docs" / "results" / "first_results.md"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the runs that are missing; returns 1 if one could not be made."""
     options = parser().parse_args(arguments)
+    if options.first_seed > options.seeds:
+        parser().error(
+            f"--first-seed {options.first_seed} is above --seeds {options.seeds}, the last seed"
+        )
     if options.page:
         text = _PAGE.read_text(encoding="utf-8")
         _PAGE.write_text(page(text, options.out or _RESULTS["ppo"]), encoding="utf-8")
@@ -314,8 +318,10 @@ def parser() -> argparse.ArgumentParser:
         "--only", nargs="+", metavar="ENV", help="default: all of the table, in its order"
     )
     arguments.add_argument("--algorithm", choices=_RESULTS, default="ppo", help="of both")
-    arguments.add_argument("--seeds", type=positive, default=5, help="trains seeds up to this")
-    arguments.add_argument("--first-seed", type=positive, default=1)
+    arguments.add_argument("--seeds", type=positive, default=5, help="the last seed (default: 5)")
+    arguments.add_argument(
+        "--first-seed", type=positive, default=1, help="the first one (default: 1)"
+    )
     arguments.add_argument("--steps", type=positive, help="default: the table's of each")
     arguments.add_argument(
         "--contestants", nargs="+", choices=_CONTESTANTS, default=list(_CONTESTANTS)

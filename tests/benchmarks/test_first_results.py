@@ -22,3 +22,9 @@ def test_a_run_is_made_once_and_played_twenty_times(
     monkeypatch.setattr("benchmarks.first_results.SeedTrainer.opened", pytest.fail)
     assert main(command) == 0
     assert read_results(out) == [found]
+
+
+def test_a_first_seed_above_the_last_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["first_results", "--seeds", "1", "--first-seed", "3"])
+    assert "--first-seed 3 is above --seeds 1" in capsys.readouterr().err
