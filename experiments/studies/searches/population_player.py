@@ -35,7 +35,8 @@ _KEPT = 0.9
 _EPISODES = 5
 """Of an evaluation."""
 _STEP_S = 76e-6
-"""Of a step on one core (`benchmarks/results/search_rollout.json`, HalfCheetah-v5)."""
+"""Of a step of HalfCheetah-v5 on one core, as the published runs were billed. The benchmark
+`search_rollout` has 57 microseconds now."""
 _CALL_S = 0.1
 """Of a call beside its episode, and of the learner's part of an iteration: assumed."""
 
