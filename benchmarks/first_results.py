@@ -106,19 +106,20 @@ _PAGE = Path(__file__).parents[1] / "docs" / "results" / "first_results.md"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the runs that are missing; returns 1 if one could not be made."""
     options = parser().parse_args(arguments)
-    if options.first_seed > options.seeds:
-        parser().error(
-            f"--first-seed {options.first_seed} is above --seeds {options.seeds}, the last seed"
-        )
     if options.page:
         text = _PAGE.read_text(encoding="utf-8")
         _PAGE.write_text(page(text, options.out or _RESULTS["ppo"]), encoding="utf-8")
         return 0
     options.out = options.out or _RESULTS[options.algorithm]
+    if options.quick:
+        options.seeds = options.first_seed
+    if options.first_seed > options.seeds:
+        parser().error(
+            f"--first-seed {options.first_seed} is above --seeds {options.seeds}, the last seed"
+        )
     try:
         if not options.quick:
             return _run(options, options.runs_dir)
-        options.seeds = 1
         with tempfile.TemporaryDirectory() as folder:
             options.out = Path(folder) / "results.jsonl"
             return _run(options, Path(folder))
@@ -320,7 +321,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--algorithm", choices=_RESULTS, default="ppo", help="of both")
     arguments.add_argument("--seeds", type=positive, default=5, help="the last seed (default: 5)")
     arguments.add_argument(
-        "--first-seed", type=positive, default=1, help="the first one (default: 1)"
+        "--first-seed", type=positive, default=1, help="the first seed (default: 1)"
     )
     arguments.add_argument("--steps", type=positive, help="default: the table's of each")
     arguments.add_argument(

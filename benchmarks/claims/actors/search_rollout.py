@@ -2,8 +2,9 @@
 
 An iteration has one direction, so two episodes of 1,000 steps each, and its update. It is the first
 of a job every time. The bare loop plays the same two episodes with Gymnasium's environment and a
-matrix, and does nothing else: no sums of observations, no checks, no update. Other episodes would
-not do: the simulator's time for a step depends on the movement.
+matrix, as one would write it, and does nothing else: no sums of observations, no checks that
+numbers are finite, no update. With other episodes it would not be the same work: the simulator's
+time for a step depends on the movement.
 
 SB3-Contrib has ARS, too. evotorch has PGPE: its episodes have as many steps, and it updates a
 deviation besides. Where evotorch cannot be installed, it is left out.
