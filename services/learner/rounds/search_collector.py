@@ -107,13 +107,13 @@ class SearchCollector(RoundCollector):
             The parts that have arrived, in order.
         """
         self._wait(self._parts)
-        while again := self._take_back_lost_parts():
-            self._cache.queue_parts(self.plan.job_id, self.plan.round, again)
+        while self._has_losses:
+            self._take_back_lost_parts()
             self._wait(self._parts)
         return self.fresh()
 
-    def _take_back_lost_parts(self) -> list[int]:
-        """Return the lost parts to queue again; those that are lost for good no longer count."""
+    def _take_back_lost_parts(self) -> None:
+        """Queue the lost parts again; those that are lost for good no longer count."""
         place, gone = (self.plan.job_id, self.plan.round), self._failed_actors - self._released
         self._released |= gone
         lost, vanished = self._lost_parts, set[int]()
@@ -131,7 +131,7 @@ class SearchCollector(RoundCollector):
         parts.drop(again)
         for number in again:
             parts.failed.pop(number, None)
-        return again
+        self._cache.queue_parts(*place, again)
 
     def after_silence(self) -> None:
         """Read again, and check that the cache did not lose the round or its queue.
@@ -257,9 +257,13 @@ class SearchCollector(RoundCollector):
         return self._parts.of_kind("environment")
 
     @property
+    def _has_losses(self) -> bool:
+        """Whether parts or actors were lost since lost parts were taken back."""
+        return bool(self._lost_parts or self._failed_actors - self._released)
+
+    @property
     def _stalled(self) -> bool:
-        new = self._lost_parts or self._failed_actors - self._released
-        return bool(new or self.missing or self.doomed)
+        return self._has_losses or bool(self.missing) or self.doomed
 
     def _queue_parts(self) -> None:
         """Read the parts that an earlier learner had collected, and queue the others."""

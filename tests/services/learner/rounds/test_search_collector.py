@@ -1,5 +1,6 @@
 """Rounds of a search with real actors, against a real cache and a scaler that answers by script."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -231,8 +232,30 @@ def test_parts_of_dead_actors_are_played_by_others_and_all_are_launched_again_on
     assert rig.results[0].trajectories.lost == survivors
 
 
-def test_a_part_whose_environment_fails_twice_does_not_count(
-    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+class Refusals(logging.Handler):
+    """Counts the results that the learner refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.twice = threading.Event()
+        self._count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._count += record.msg == "result refused"
+        if self._count == 2:
+            self.twice.set()
+
+
+@pytest.fixture
+def refusals() -> Iterator[Refusals]:
+    handler, log = Refusals(), logging.getLogger("services.learner.rounds.inbox")
+    log.addHandler(handler)
+    yield handler
+    log.removeHandler(handler)
+
+
+def test_a_part_whose_environment_fails_twice_does_not_count_and_slower_parts_do(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, refusals: Refusals
 ) -> None:
     rig, tried = make_rig(rounds=1), list[int]()
 
@@ -240,6 +263,8 @@ def test_a_part_whose_environment_fails_twice_does_not_count(
         if arguments[2] == PARTS + 1:  # of the second iteration
             tried.append(arguments[2])
             raise RolloutError("it fell over")
+        if arguments[2] == 2 * PARTS - 1:
+            assert refusals.twice.wait(20.0)
         return search_episodes(*arguments, **more)
 
     monkeypatch.setattr("functions.actor.actor.search_episodes", play)
