@@ -233,6 +233,8 @@ class RoundPlan(Message):
     """Whether the current policy needs the noise of fragments, so that the learner measures it."""
     deadline_s: NonNegativeFloat
     """How long the learner waits at most, from the first request."""
+    timeout_s: NonNegativeFloat = 0.0
+    """How long an actor may run that is a function; 0 if all are own."""
     age_s: NonNegativeFloat = 0.0
     """Age of this plan: above 0 in the answer to a repeated request."""
     quorum: Count

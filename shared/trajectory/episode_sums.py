@@ -21,6 +21,8 @@ from shared.trajectory.trajectory import (
 
 _FORMAT = "nitro-episode-sums/1"
 _FAILED = b"nitro-part-failed/1\n"
+GIVEN_UP = b"nitro-part-given-up/1\n"
+"""The learner's own result for a part without which it has closed an iteration."""
 _LARGEST_RETURN = 1e100
 """Limit for returns, so that their sums and squares are finite."""
 _LARGEST_OBSERVED = float(np.finfo(np.float32).max)

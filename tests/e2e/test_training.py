@@ -155,22 +155,22 @@ def test_a_stopped_job_resumes_to_the_same_weights(
     preset: str, horizon: str | None, client: NitroClient, system: LocalSystem, runs_dir: Path
 ) -> None:
     episodes = {"horizon": horizon}
-    spec = tiny(seed=5, preset=preset, stop={"max_rounds": 10}, episodes=episodes)
+    spec = tiny(seed=5, preset=preset, stop={"max_rounds": 30}, episodes=episodes)
     whole = train(client, spec)
     for k, line in enumerate(timeless_rounds(runs_dir, whole.job_id)[:-1]):
         stats = line["result"]["stats"]
         assert stats["behaviour_log_prob_error"] < 1e-5
-        decayed = 0.003 * (1 - k / 10) if preset == "standard" else 0.003
+        decayed = 0.003 * (1 - k / 30) if preset == "standard" else 0.003
         assert stats["learning_rate"] == pytest.approx(decayed)
     job_id = client.submit(spec).job_id
     wait_until(client, job_id, lambda job: job.progress.rounds >= 3, system)
     client.stop(job_id)
     stopped = wait_finished(client, job_id)
     assert (stopped.status, stopped.stop_reason) == ("stopped", "user")
-    assert stopped.progress.rounds < 10
+    assert stopped.progress.rounds < 30
     client.resume(job_id)
     resumed = wait_finished(client, job_id)
-    assert (resumed.status, resumed.progress.rounds) == ("succeeded", 10)
+    assert (resumed.status, resumed.progress.rounds) == ("succeeded", 30)
     assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
 
 

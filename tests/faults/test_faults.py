@@ -77,7 +77,7 @@ def test_a_scaler_killed_mid_round_launches_nothing_twice(broken: Rig) -> None:
         env_kwargs={"sutton_barto_reward": False},
         scaling={"policy": "fixed", "num_actors": 8},
         evaluation={"every_rounds": 0},
-        stop={"max_rounds": 6},
+        stop={"max_rounds": 12},
     )
     whole = train(broken.client, spec)
     before = broken.stats()["invoked"]
@@ -88,8 +88,8 @@ def test_a_scaler_killed_mid_round_launches_nothing_twice(broken: Rig) -> None:
     broken.system.restart("scaler")
     job = wait_finished(broken.client, job_id)
     assert job.status == "succeeded"
-    # All eight had been sent, so they are eight in each of six rounds, and no more.
-    assert broken.stats()["invoked"] - before == 6 * 8
+    # All eight had been sent, so they are eight in each of twelve rounds, and no more.
+    assert broken.stats()["invoked"] - before == 12 * 8
     assert final_weights(broken.runs_dir, job_id) == final_weights(broken.runs_dir, whole.job_id)
 
 

@@ -17,7 +17,7 @@ SPEC = tiny(
     seed=3,
     scaling={"policy": "fixed", "num_actors": 8},
     evaluation={"every_rounds": 0},
-    stop={"max_rounds": 6},
+    stop={"max_rounds": 12},
 )
 
 
@@ -38,11 +38,11 @@ def test_a_learner_that_was_paused_writes_nothing_once_another_has_ended_the_job
 ) -> None:
     job_id = rig.client.submit(SPEC).job_id
     folder = rig.runs_dir / job_id
-    rig.hold_round(job_id, after=2, delay_ms=1000.0)
+    rig.hold_round(job_id, after=2, delay_ms=5000.0)
     rig.break_actors()
     paused = pause_holder(rig.system, rig.client, folder)
     job = wait_finished(rig.client, job_id)
-    assert (job.status, job.progress.rounds) == ("succeeded", 6)
+    assert (job.status, job.progress.rounds) == ("succeeded", 12)
     if deleted:
         rig.client.delete(job_id)
         wake(rig.system, paused, job_id)

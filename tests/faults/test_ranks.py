@@ -9,7 +9,7 @@ from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from tests.e2e.runs import FAST_LEASES, final_weights, tiny, train, wait_finished, wait_until
 
-SPEC = tiny(seed=3, evaluation={"every_rounds": 0}, stop={"max_rounds": 6})
+SPEC = tiny(seed=3, evaluation={"every_rounds": 0}, stop={"max_rounds": 20})
 TWO_RANKS = {"learner": {"NITRO_DEVICE": "cpu"}}
 
 

@@ -18,7 +18,7 @@ SPEC = tiny(
     scaling={"policy": "fixed", "num_actors": 8},
     evaluation={"every_rounds": 2, "episodes": 2},
     episodes={"horizon": "limit"},
-    stop={"max_rounds": 6},
+    stop={"max_rounds": 12},
 )
 
 
@@ -62,5 +62,5 @@ def test_an_emulator_that_is_asked_to_end_costs_no_trajectory(broken: Rig, whole
     broken.system.restart("emulator")
     assert wait_finished(broken.client, job_id).status == "succeeded"
     counts = broken.counts(broken.client.get(job_id))
-    assert [(c["used"], c["launched"]) for c in counts] == 6 * [(8, 8)]
+    assert [(c["used"], c["launched"]) for c in counts] == 12 * [(8, 8)]
     assert final_weights(broken.runs_dir, job_id) == final_weights(broken.runs_dir, whole.job_id)

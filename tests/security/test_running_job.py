@@ -92,7 +92,7 @@ def intruded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intruded]:
                 timeout=ANSWER_S,
             )
         )
-        assert operator.put("/emulator/faults", json={"start_delay_ms": 1500.0}).is_success
+        assert operator.put("/emulator/faults", json={"start_delay_ms": 5000.0}).is_success
         job_id = client.submit(spec).job_id
         wait_until(
             client,

@@ -99,30 +99,35 @@ class RoundCollector:
         self._should_leave, self._must_leave = should_leave, must_leave
         self._gather = gather
         self._handed_on: set[int] = set()
-        self._opened_at = self._launched_at = time.monotonic()
+        self._opened_at = time.monotonic()
+        self._launched_at = self._opened_at - plan.age_s
         self._deadline_at = _deadline(plan)
         self._doomed_at = math.inf
         self.attempt = plan.attempt
         """The newest attempt at the round."""
+        self._launched = plan.attempt
+        """The newest attempt that launched actors. Others launched only episodes."""
         self.look_again()
 
-    def prepare_reopening(self) -> None:
-        """Reset the failures so far, and let the cache accept the refused results.
+    def prepare_reopening(self, missing: Collection[int]) -> None:
+        """Reset the failures of what the next attempt launches: these actors and vanished episodes.
 
-        Call it before the next attempt is launched.
+        The cache then accepts other results in place of refused ones.
         """
         for inbox in self._inboxes.values():
             # Failed episodes stay failed; vanished ones are relaunched.
-            stay = () if inbox is self._samples else inbox.failed.keys() - inbox.of_kind("vanished")
-            inbox.failed = {index: inbox.failed[index] for index in stay}
+            again = missing if inbox is self._samples else inbox.of_kind("vanished")
+            inbox.failed = {n: why for n, why in inbox.failed.items() if n not in again}
             inbox.drop(inbox.refused - inbox.failed.keys())
         self._doomed_at = math.inf
 
-    def reopen(self, plan: RoundPlan) -> None:
-        """Continue with another attempt at the same round."""
-        self._launched_at = time.monotonic()
+    def reopen(self, plan: RoundPlan, missing: Collection[int]) -> None:
+        """Continue with another attempt at the same round, which has launched these actors."""
         self._deadline_at = _deadline(plan)
         self.attempt = plan.attempt
+        if missing:
+            self._launched = plan.attempt
+            self._launched_at = time.monotonic() - plan.age_s
         self.look_again()
 
     def trajectories(self) -> tuple[Trajectory, ...]:
@@ -335,7 +340,7 @@ class RoundCollector:
                 continue
             if arrival.failed is None:
                 stored[mode].append(arrival.actor_index)
-            elif arrival.attempt >= self.attempt or (
+            elif arrival.attempt >= (self._launched if mode == "sample" else self.attempt) or (
                 # Later attempts relaunch actors, but only vanished episodes.
                 mode == "evaluate" and arrival.kind != "vanished"
             ):

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 
-from services.learner.rounds.results import EnvironmentFailedError
+from services.learner.rounds.results import EnvironmentFailedError, GivenUpError
 from shared.cache.arrivals import Arrival, FailureKind, Mode
 from shared.cache.client import TrajectoryCache
 from shared.contracts.rounds import RoundPlan
@@ -55,7 +55,7 @@ class Inbox(Generic[R_co]):
         self.counted_out: set[int] = set()
         """Results that are waited for no longer."""
         self.is_closed = False
-        """Whether results that arrive from now on are late."""
+        """Whether results that arrive from now on are late. Failures still count."""
 
     @property
     def in_order(self) -> tuple[R_co, ...]:
@@ -76,7 +76,7 @@ class Inbox(Generic[R_co]):
         index = arrival.actor_index
         return (
             index not in self.asked
-            or self.is_closed
+            or (self.is_closed and arrival.failed is None)
             or index in self.results
             or index in self.taken
             or index in self.refused
@@ -105,6 +105,8 @@ class Inbox(Generic[R_co]):
         try:
             self.results[index] = self._read(payload, self._plan, index)
             self.failed.pop(index, None)
+        except GivenUpError:
+            self.counted_out.add(index)
         except EnvironmentFailedError as error:
             self._refuse(index, str(error), kind="environment")
         except (CodecError, TrajectoryError) as error:

@@ -290,7 +290,7 @@ class JobRounds:
             "round reopened",
             extra=self._of(collector.plan, missing=len(missing), episodes=len(episodes), why=why),
         )
-        collector.prepare_reopening()
+        collector.prepare_reopening(missing)
         # The policy may be missing: keys expire, even while the machine sleeps.
         self.publish(*self._published)
         another = {
@@ -299,7 +299,7 @@ class JobRounds:
             "missing_evaluations": episodes,
         }
         again = self.ask(index, request.model_copy(update=another))
-        collector.reopen(again)
+        collector.reopen(again, missing)
         return again
 
     def _usable(self, collector: RoundCollector) -> bool:

@@ -5,7 +5,7 @@ import logging
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rollouts import SearchTask
 from shared.contracts.rounds import RoundPlan
-from shared.trajectory.episode_sums import EpisodeSums, decode_sums, failure_in
+from shared.trajectory.episode_sums import GIVEN_UP, EpisodeSums, decode_sums, failure_in
 from shared.trajectory.trajectory import (
     Episode,
     Trajectory,
@@ -19,6 +19,10 @@ _LOG = logging.getLogger(__name__)
 
 class EnvironmentFailedError(RuntimeError):
     """A result says that the environment failed in its place."""
+
+
+class GivenUpError(RuntimeError):
+    """The learner has closed the iteration without this part."""
 
 
 def read_trajectory(
@@ -57,7 +61,10 @@ def read_part(
 
     Raises:
         EnvironmentFailedError: The environment failed in the part.
+        GivenUpError: The iteration was closed without it.
     """
+    if payload == GIVEN_UP:
+        raise GivenUpError
     why = failure_in(payload)
     if why is not None:
         raise EnvironmentFailedError(why)

@@ -1,12 +1,14 @@
 """Collects the iterations of a search's round, one after the other.
 
 An iteration's parts are queued, and the round's actors take them. A part that a failed actor had
-taken, or that has no usable result, is queued once more. If it is lost again, it does not count.
-Actors are launched again only once all have failed.
+taken, or that has no usable result, is queued again. A part that is lost too often is given up: the
+iteration is closed without it, also by a learner that resumes. Actors are launched again only once
+all have failed.
 """
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from functools import partial
 
 from services.learner.rounds.collector import RoundCollector
@@ -17,7 +19,13 @@ from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rollouts import SearchTask
 from shared.contracts.rounds import RoundPlan, TrajectoryCounts
+from shared.trajectory.episode_sums import GIVEN_UP, EpisodeSums
 from shared.trajectory.trajectory import Episode, Trajectory
+
+_MOST_FAULTS = 2
+"""Tries without a usable result, or that the environment spoiled: it would with the same seed."""
+_MOST_DEATHS = 4
+"""Actors that failed otherwise with a part in hand. The part may be why; kills are likelier."""
 
 
 class SearchCollector(RoundCollector):
@@ -45,19 +53,20 @@ class SearchCollector(RoundCollector):
             should_leave: Ends the wait for parts.
             must_leave: Ends the wait for evaluation episodes.
         """
+        read = partial(read_part, environment=environment, search=search)
+
+        def inbox(iteration: int) -> Inbox[EpisodeSums]:
+            first = iteration * search.parts
+            asked = range(first, first + search.parts)
+            return Inbox(cache, plan, "search", read, asked=asked, retried=True)
+
         self._search = search
         self._iteration = 0
-        self._parts = Inbox(
-            cache,
-            plan,
-            "search",
-            partial(read_part, environment=environment, search=search),
-            asked=range(search.parts),
-            retried=True,
-        )
+        self._inbox, self._parts = inbox, inbox(0)
         self._policy: bytes | None = None
         """The iteration's; None in the first, whose policy the round has."""
-        self._queued_again: set[int] = set()
+        self._faults, self._deaths = Counter[int](), Counter[int]()
+        """By part."""
         self._released: set[int] = set()
         """Failed actors whose parts were taken away from them."""
         super().__init__(
@@ -75,30 +84,27 @@ class SearchCollector(RoundCollector):
     def next_iteration(self, policy: bytes) -> None:
         """Begin the next iteration with this policy."""
         self._iteration += 1
-        first = self._iteration * self._search.parts
-        self._parts.asked = range(first, first + self._search.parts)
-        self._parts.results = {}
+        self._parts = self._inbox(self._iteration)
         self._policy = policy
         self._deadline_at = time.monotonic() + self.plan.deadline_s
         self._publish()
         self._queue_parts()
 
-    def prepare_reopening(self) -> None:
-        """Reset the failures of actors so far, and begin a new queue of what is missing.
+    def prepare_reopening(self, missing: Collection[int]) -> None:
+        """Reset the failures so far, and begin a new queue of what is missing.
 
-        Some actors may be slow rather than gone: a part that two of them play counts once.
+        Some actors may be slow rather than gone: a part that two of them play counts once. If only
+        episodes are played again, the actors and their queue go on.
         """
-        super().prepare_reopening()
+        super().prepare_reopening(missing)
+        if not missing:
+            return
         self._released = set()
-        if not self.incomplete:
-            return  # only evaluation episodes are played again
         if self._policy is not None:
             self._publish()
         place = self.plan.job_id, self.plan.round
         self._cache.open_queue(*place)
-        self._cache.queue_parts(
-            *place, (n for n in self._parts.asked if not self._parts.is_answered(n))
-        )
+        self._cache.queue_parts(*place, self._unanswered)
 
     def trajectories(self) -> tuple[Trajectory, ...]:
         """Wait until the iteration is over, all actors have failed, or the deadline passes.
@@ -110,24 +116,27 @@ class SearchCollector(RoundCollector):
         while self._has_losses:
             self._take_back_lost_parts()
             self._wait(self._parts)
-        return self.fresh()
+        return self._parts.in_order
 
     def _take_back_lost_parts(self) -> None:
-        """Queue the lost parts again; those that are lost for good no longer count."""
-        place, gone = (self.plan.job_id, self.plan.round), self._failed_actors - self._released
+        """Queue the lost parts again; those that are lost too often no longer count."""
+        place, parts = (self.plan.job_id, self.plan.round), self._parts
+        gone = self._failed_actors - self._released
         self._released |= gone
-        lost, vanished = self._lost_parts, set[int]()
+        refused, held = self._lost_parts, set[int]()
+        self._faults.update(refused - {*parts.of_kind("vanished")})
         for actor in gone:
-            held = {*self._cache.release_parts(*place, (actor,))}
-            lost |= held
-            if self._samples.failed[actor].kind == "vanished":
-                vanished |= held
-        parts = self._parts
-        vanished |= lost & {*parts.of_kind("vanished")}
-        lost &= {*parts.asked} - parts.results.keys()
-        parts.counted_out |= (lost & self._queued_again) - vanished
+            unfinished = {*self._cache.release_parts(*place, (actor,))} & {*parts.asked}
+            unfinished -= parts.results.keys()
+            held |= unfinished
+            kind = self._samples.failed[actor].kind
+            if kind != "vanished":
+                (self._deaths if kind == "lost" else self._faults).update(unfinished)
+        lost = refused | held
+        parts.counted_out |= {
+            n for n in lost if self._faults[n] >= _MOST_FAULTS or self._deaths[n] >= _MOST_DEATHS
+        }
         again = sorted(lost - parts.counted_out)
-        self._queued_again |= {*again} - vanished
         parts.drop(again)
         for number in again:
             parts.failed.pop(number, None)
@@ -145,8 +154,30 @@ class SearchCollector(RoundCollector):
             self._cache.require_queue(self.plan.job_id, self.plan.round)
 
     def fresh(self) -> tuple[Trajectory, ...]:
-        """Return the iteration's parts that have arrived, in order."""
-        return self._parts.in_order
+        """Close the iteration: return its parts in order, and give up those that are missing.
+
+        What is given up is stored like a result, so that a learner that resumes learns the same.
+        """
+        parts = self._parts
+        missing = [n for n in parts.asked if n not in parts.results]
+        parts.drop([n for n in missing if n in parts.refused])
+        for number in missing:
+            self._cache.store_result(
+                self.plan.job_id,
+                self.plan.round,
+                mode="search",
+                actor_index=number,
+                payload=GIVEN_UP,
+            )
+        parts.load(missing)  # an actor may have been faster
+        return parts.in_order
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the round's functions can bear an iteration of twice the mean duration."""
+        limit_s = self.plan.timeout_s
+        alive_s = time.monotonic() - self._launched_at
+        return not limit_s or alive_s + 2.0 * self.elapsed_s / (self._iteration + 1) <= limit_s
 
     @property
     def used(self) -> frozenset[int]:
@@ -267,10 +298,14 @@ class SearchCollector(RoundCollector):
 
     def _queue_parts(self) -> None:
         """Read the parts that an earlier learner had collected, and queue the others."""
+        self._parts.load(self._unanswered, may_miss=True)
+        self._cache.queue_parts(self.plan.job_id, self.plan.round, self._unanswered)
+
+    @property
+    def _unanswered(self) -> list[int]:
+        """Parts that nobody has answered; refused ones are taken back."""
         parts = self._parts
-        parts.load([n for n in parts.asked if n not in parts.results], may_miss=True)
-        wanted = (n for n in parts.asked if n not in parts.results)
-        self._cache.queue_parts(self.plan.job_id, self.plan.round, wanted)
+        return [n for n in parts.asked if not (parts.is_answered(n) or n in parts.refused)]
 
     @property
     def _inboxes(self) -> dict[Mode, Inbox[Trajectory | Episode]]:

@@ -117,7 +117,9 @@ class SynchronousRounds(RoundSession):
         rule = self.job.hyperparameters
         assert isinstance(rule, SearchHyperparameters), "nothing else searches"
         steps = self.env_steps + opened.state.env_steps
-        if done == rule.most_iterations or (most_steps is not None and steps >= most_steps):
+        if done == rule.most_iterations or not collector.has_time:
+            return False
+        if most_steps is not None and steps >= most_steps:
             return False
         collector.next_iteration(self.policy_for_actors())
         return True

@@ -205,7 +205,7 @@ def refuse() -> SecondProcess:
 
 def alive(pid: int) -> bool:
     """Whether a process is there and no zombie that nobody has waited for."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
     return False
 

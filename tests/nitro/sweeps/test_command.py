@@ -84,7 +84,7 @@ def test_a_killed_sweep_goes_on_to_equal_numbers(whole: Path, tmp_path: Path) ->
     wait_until(partial(some_have_ended, runs_dir))
     process.kill()
     process.wait()
-    assert any(row.status == "open" for row in rows_of(runs_dir))
+    assert any(row.status != "finished" for row in rows_of(runs_dir))
     assert resumed(runs_dir) == 0, (tmp_path / "log").read_text()
     assert curves(rows_of(runs_dir)) == curves(rows_of(whole))
 

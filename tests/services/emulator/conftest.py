@@ -155,7 +155,7 @@ def alive(pid: int) -> bool:
     """Say whether a process runs; one that ended but was not collected does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
 

@@ -66,6 +66,17 @@ def told(reason: str, look: Callable[[], dict[str, str]], name: str) -> bool:
     return reason in look().get(name, "")
 
 
+def waiting(scaler: Scaler) -> str:
+    """Say why the job waits; empty if it does not."""
+    job: Job = scaler.job("job")
+    return "" if job.waits_for is None else wait_text(job.waits_for)
+
+
+def problems(scaler: Scaler) -> dict[str, str]:
+    found: dict[str, str] = scaler.http.get("/v1/system").json()["problems"]
+    return found
+
+
 def test_it_is_ready_once_scaler_and_cache_have_answered(
     scaler: Scaler, cache_url: str, tmp_path: Path
 ) -> None:
@@ -103,12 +114,10 @@ def test_what_keeps_it_from_work_shows_wherever_somebody_waits(
     scaler.parts.capacity.reconcile()
     with learner(tmp_path, **{**settings, **faulty[fault]}) as client:
         eventually(lambda: told(reason, lambda: missing(client), part))
-        eventually(lambda: scaler.job("job").waits_for is not None)
-        problems = scaler.http.get("/v1/system").json()["problems"]
-        job: Job = scaler.job("job")
-    assert job.waits_for is not None
-    assert waits_for in wait_text(job.waits_for)
-    assert waits_for in problems["learners"]
+        # Until the scaler has heard of the learner, the job waits for one that asks for work.
+        eventually(lambda: waits_for in waiting(scaler))
+        eventually(lambda: waits_for in problems(scaler).get("learners", ""))
+        seen = problems(scaler)
     warnings = [record for record in caplog.records if record.levelname == "WARNING"]
     assert any(reason in str(vars(record).get("why")) for record in warnings)
-    assert "hush" not in f"{problems}{caplog.text}"
+    assert "hush" not in f"{seen}{caplog.text}"

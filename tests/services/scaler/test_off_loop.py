@@ -46,14 +46,18 @@ async def test_a_call_runs_to_its_end_however_often_its_waiter_is_cancelled() ->
 async def test_no_more_calls_run_at_a_time_than_there_are_threads() -> None:
     threads, go_on = OffLoop("test", 2), threading.Event()
     running: list[int] = []
+    begun = threading.Semaphore(0)
 
     def call(number: int) -> int:
         running.append(number)
+        begun.release()
         go_on.wait()
         return number
 
     calls = [asyncio.create_task(threads.run(call, number)) for number in range(5)]
-    await asyncio.sleep(0.1)
+    for _ in range(2):
+        assert await asyncio.to_thread(begun.acquire, timeout=60.0)
+    assert not await asyncio.to_thread(begun.acquire, timeout=0.1)
     assert sorted(running) == [0, 1]
     go_on.set()
     assert await asyncio.gather(*calls) == [0, 1, 2, 3, 4]

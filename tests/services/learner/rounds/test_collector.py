@@ -273,8 +273,8 @@ def test_a_learner_that_starts_again_knows_who_failed_in_which_attempt(opened: R
     opened.deliver(0)
     opened.fail(1)
     assert waited(first).missing == (1,)
-    first.prepare_reopening()
-    first.reopen(reopened)
+    first.prepare_reopening((1,))
+    first.reopen(reopened, (1,))
     opened.fail(1, "again", attempt=1)
     assert waited(first).failures == ("again",)
     assert waited(opened.collector(reopened)).failures == ("again",)
@@ -293,8 +293,8 @@ def test_a_failure_told_after_the_round_was_reopened_ends_no_wait(followed: Roun
     # It takes in what is noted, and leaves the tokens where they are.
     collector = followed.collector(followed.plan(num_actors=2, deadline_s=0.0))
     assert waited(collector).failures == ("crashed",)
-    collector.prepare_reopening()
-    collector.reopen(followed.plan(num_actors=2, deadline_s=600.0, attempt=1))
+    collector.prepare_reopening((1,))
+    collector.reopen(followed.plan(num_actors=2, deadline_s=600.0, attempt=1), (1,))
     assert waited(collector).missing == ()
 
 
@@ -420,8 +420,8 @@ def test_reopening_waits_again_for_what_failed(opened: Round) -> None:
     opened.deliver(0)
     opened.fail(1)
     assert waited(collector).missing == (1,)
-    collector.prepare_reopening()
-    collector.reopen(opened.plan(num_actors=2, attempt=1))
+    collector.prepare_reopening((1,))
+    collector.reopen(opened.plan(num_actors=2, attempt=1), (1,))
     opened.deliver(1)
     assert waited(collector).missing == ()
     assert collector.close().used == 2
@@ -460,10 +460,10 @@ def test_what_was_refused_can_be_sent_again_once_the_round_is_reopened(opened: R
     opened.deliver_damaged(0)
     opened.deliver(1)
     assert waited(collector).missing == (0,)
-    collector.prepare_reopening()
+    collector.prepare_reopening((0,))
     assert opened.deliver(0) == "stored"
     assert opened.deliver(1) == "duplicate"
-    collector.reopen(opened.plan(num_actors=2, attempt=1))
+    collector.reopen(opened.plan(num_actors=2, attempt=1), (0,))
     assert waited(collector).missing == ()
 
 
@@ -488,10 +488,11 @@ def test_a_result_that_the_cache_lost_has_vanished_and_can_be_sent_again(
     else:
         collector.episodes()
         assert collector.vanished_episodes == (0,)
-    collector.prepare_reopening()
+    missing = collector.missing
+    collector.prepare_reopening(missing)
     opened.deliver(0)
     opened.deliver_episode(0)
-    collector.reopen(opened.plan(num_actors=2, num_evaluations=1, attempt=1))
+    collector.reopen(opened.plan(num_actors=2, num_evaluations=1, attempt=1), missing)
     assert waited(collector).missing == ()
     assert len(collector.episodes()) == 1
 

@@ -34,6 +34,7 @@ from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult
 from shared.environments.describing import describe
+from shared.trajectory import codec
 from shared.trajectory.episode_sums import EpisodeSums
 from shared.trajectory.rollout_tasks import rollout_tasks
 from tests.services.learner.made_rounds import deliver_episode, plan
@@ -49,7 +50,16 @@ from tests.services.learner.scripted_scaler import (
 CARTPOLE = describe(EnvironmentRef(env_id="CartPole-v1"))
 PARTS = 8
 ITERATIONS = 3
+TARGET: dict[str, object] = {
+    "stop": {"max_rounds": 5, "target_return": 1e9},
+    "evaluation": {"every_rounds": 1, "episodes": 1},
+}
+"""Evaluations of a job with a target are awaited within the round."""
 _JOBS = count()
+
+
+class Killed(BaseException):
+    """An actor's process was killed."""
 
 
 def search_job(iterations: int, **changes: object) -> Job:
@@ -79,6 +89,8 @@ class Rig:
         self.algorithm: Algorithm = build_algorithm(made, device=torch.device("cpu"))
         self._stack, self._artifacts = stack, LocalArtifacts(runs)
         self.actors: list[threading.Thread] = []
+        self.evaluates_in: dict[int, int] = {}
+        """The attempt that plays a round's episodes; default: the first."""
         stack.callback(self._join)
 
     def run(self, launch: Launch | None = None, **changes: object) -> NDArray[np.generic]:
@@ -87,7 +99,8 @@ class Rig:
         def launch_all(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
             if made.num_actors:
                 (launch or self.launch)(scaler, made, request)
-            for index in range(made.num_evaluations):
+            played = made.attempt == self.evaluates_in.get(made.round, 0)
+            for index in range(made.num_evaluations * played):
                 deliver_episode(
                     scaler.cache,
                     made.job_id,
@@ -127,7 +140,17 @@ class Rig:
     def start(self, task: RolloutTask) -> None:
         def play() -> None:
             with TrajectoryCache(self.url) as cache:
-                Actor(cache).run(task, cold_start=False)
+                try:
+                    Actor(cache).run(task, cold_start=False)
+                except Killed:
+                    cache.announce_failure(
+                        task.job_id,
+                        task.round,
+                        mode="sample",
+                        actor_index=task.actor_index,
+                        attempt=task.attempt,
+                        reason="crashed",
+                    )
 
         self.actors.append(threading.Thread(target=play))
         self.actors[-1].start()
@@ -194,10 +217,8 @@ def test_weights_do_not_depend_on_the_division_into_rounds(
     assert len(alone.results) == 6
 
 
-def test_a_learner_that_leaves_within_a_round_leaves_it_to_the_next_one(
-    make_rig: MakeRig, undisturbed: NDArray[np.generic], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rig = make_rig()
+def leave_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the learner leave before the round's second iteration."""
 
     def next_iteration(collector: SearchCollector, policy: bytes) -> None:
         if rig.algorithm is first:
@@ -205,12 +226,49 @@ def test_a_learner_that_leaves_within_a_round_leaves_it_to_the_next_one(
         whole(collector, policy)
 
     first, whole = rig.algorithm, SearchCollector.next_iteration
-    monkeypatch.setattr(SearchCollector, "next_iteration", next_iteration)
-    with pytest.raises(LeftEarly):
-        rig.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(SearchCollector, "next_iteration", next_iteration)
+        with pytest.raises(LeftEarly):
+            rig.run()
     assert not rig.results
     rig.algorithm = build_algorithm(rig.job, device=torch.device("cpu"))
+
+
+def test_a_learner_that_leaves_within_a_round_leaves_it_to_the_next_one(
+    make_rig: MakeRig, undisturbed: NDArray[np.generic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make_rig()
+    leave_once(rig, monkeypatch)
     assert (rig.run() == undisturbed).all()
+
+
+def test_a_learner_that_resumes_gives_up_the_same_parts(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(*arguments: Any, **more: Any) -> EpisodeSums:
+        if fails and arguments[0].round == 0 and arguments[2] == 1:
+            raise RolloutError("it fell over")
+        return search_episodes(*arguments, **more)
+
+    fails = True
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    alone = make_rig().run()
+    rig = make_rig()
+    leave_once(rig, monkeypatch)
+    fails = False
+    assert (rig.run() == alone).all()
+    assert len(rig.results[0].episode_returns) == ITERATIONS * PARTS - 1
+
+
+def test_a_round_ends_before_its_functions_do(
+    make_rig: MakeRig, undisturbed: NDArray[np.generic]
+) -> None:
+    short = make_rig(rounds=2 * ITERATIONS)
+    assert (short.run(timeout_s=1e-9) == undisturbed).all()
+    assert [result.policy_version for result in short.results] == [1, 2, 3, 4, 5, 6]
+    enough = make_rig()
+    enough.run(timeout_s=600.0)
+    assert [result.policy_version for result in enough.results] == [3, 6]
 
 
 @pytest.mark.parametrize("survivors", [1, 0])
@@ -252,6 +310,75 @@ def refusals() -> Iterator[Refusals]:
     log.addHandler(handler)
     yield handler
     log.removeHandler(handler)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_actors_that_die_after_an_awaited_evaluation_are_noticed(
+    make_rig: MakeRig,
+    undisturbed: NDArray[np.generic],
+    monkeypatch: pytest.MonkeyPatch,
+    again: bool,
+) -> None:
+    rig, killed, asked = make_rig(**TARGET), list[int](), list[tuple[int, ...] | None]()
+
+    def play(*arguments: Any, **more: Any) -> EpisodeSums:
+        if arguments[0].round == 1 and arguments[2] == PARTS + 1 and not killed:
+            killed.append(arguments[2])
+            raise Killed
+        return search_episodes(*arguments, **more)
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        asked.append(request.missing)
+        if again and made.round == 1 and not made.attempt:
+            fail_actors(scaler, made, 0, mode="evaluate", kind="vanished")
+        for task in rig.tasks(made, request):
+            rig.start(task)
+
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    rig.evaluates_in[1] = int(again)
+    assert (rig.run(launch, num_evaluations=1) == undisturbed).all()
+    assert killed
+    assert asked == ([None, None, ()] if again else [None, None])
+    assert [result.trajectories.lost for result in rig.results] == [0, 1]
+
+
+@pytest.mark.parametrize("kills", [3, 8])
+def test_a_part_is_given_up_after_four_actors_have_died_with_it(
+    make_rig: MakeRig,
+    undisturbed: NDArray[np.generic],
+    monkeypatch: pytest.MonkeyPatch,
+    kills: int,
+) -> None:
+    rig, killed = make_rig(), list[int]()
+
+    def play(*arguments: Any, **more: Any) -> EpisodeSums:
+        if arguments[0].round == 0 and arguments[2] == PARTS + 1 and len(killed) < kills:
+            killed.append(arguments[2])
+            raise Killed
+        return search_episodes(*arguments, **more)
+
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    weights = rig.run(num_actors=5)
+    assert len(killed) == min(kills, 4)
+    assert (weights == undisturbed).all() == (kills < 4)
+    assert len(rig.results[0].episode_returns) == ITERATIONS * PARTS - (kills >= 4)
+    assert rig.results[0].trajectories.lost == len(killed)
+
+
+def test_a_failure_of_an_earlier_iteration_is_not_blamed(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(*arguments: Any, **more: Any) -> EpisodeSums:
+        if arguments[2] == 1:
+            raise RolloutError("it fell over")
+        if arguments[2] >= PARTS:
+            raise Killed
+        return search_episodes(*arguments, **more)
+
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    with pytest.raises(RoundLostError, match="^crashed\n") as lost:
+        make_rig(rounds=1).run()
+    assert not lost.value.fails_again
 
 
 def test_a_part_whose_environment_fails_twice_does_not_count_and_slower_parts_do(
@@ -347,11 +474,29 @@ def test_a_part_that_is_lost_or_damaged_in_the_cache_is_queued_again(
     assert struck
 
 
-def test_an_actor_without_work_ends_and_says_so(
-    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let actors wait for little."""
     monkeypatch.setattr("functions.actor.actor._IDLE_S", 0.05)
     monkeypatch.setattr("functions.actor.actor._LOOK_S", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_actor_waits_for_others_no_longer_than_a_part_can_take(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    job_id = rig.job.job_id
+    (task,) = rollout_tasks(rig.job, plan(job_id), lease_id="l", samples=(0,), evaluations=())
+    rig.cache.open_queue(job_id, 0)
+    rig.cache.publish_policy(job_id, 0, codec.encode(*rig.algorithm.policy_payload()))
+    rig.cache.queue_parts(job_id, 0, [0, 1])
+    # An actor of a learner that was killed: nobody takes its part away from it.
+    assert rig.cache.take_part(job_id, 0, actor_index=9, timeout_s=1.0)
+    report = Actor(rig.cache).run(task, cold_start=False)
+    assert (report.outcome, len(report.episode_returns)) == ("cancelled", 1)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_actor_without_work_ends_and_says_so(make_rig: MakeRig) -> None:
     rig = make_rig()
     (task,) = rollout_tasks(
         rig.job, plan(rig.job.job_id), lease_id="l", samples=(0,), evaluations=()

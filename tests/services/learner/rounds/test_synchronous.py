@@ -337,7 +337,7 @@ def test_an_environment_that_fails_in_all_actors_fails_the_job_at_once_cause_fir
     assert [request.attempt for _, request in rig.scaler.asked] == [0]
     told = str(caught.value)
     assert told.startswith(why + "\n")
-    assert "actors of round 0 failed like this within 0." in told
+    assert "actors of round 0 failed like this within " in told
     assert caught.value.fails_again
 
 

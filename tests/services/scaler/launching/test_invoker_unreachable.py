@@ -119,7 +119,7 @@ def test_an_endpoint_that_stays_away_fails_the_task_at_its_deadline_at_no_cost(
     behind_front: Running,
 ) -> None:
     sink, retries = Sink(), Retries()
-    until = time.perf_counter() + 0.2
+    until = time.perf_counter() + 2.0
     behind_front.submit([task()], sink, Awaited(until=until, on_retry=retries))
     (outcome,) = sink.wait(1)
     assert (outcome.report, outcome.requests, outcome.billed_s) == (None, 0, ())

@@ -116,7 +116,7 @@ def test_its_bill_has_no_line_of_a_learner(scaler: Scaler) -> None:
 def test_a_client_that_falls_silent_loses_the_job_which_ends_by_itself(
     start_scaler: StartScaler,
 ) -> None:
-    quick = {"lease_ttl_s": 0.2, "heartbeat_every_s": 0.1, "client_grace_s": 0.2}
+    quick = {"lease_ttl_s": 0.2, "heartbeat_every_s": 0.1, "client_grace_s": 2.0}
     with start_scaler(**quick) as scaler:
         lease = leased(scaler)
         scaler.round(lease, 0)
