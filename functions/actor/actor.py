@@ -5,7 +5,6 @@ the connection. Results do not depend on them: environments are reset with the t
 policy is used only for its own job and version.
 """
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +29,6 @@ _LOOK_S = 2.0
 """One wait for a search's next part; between two waits the actor checks whether to end."""
 _IDLE_S = 20.0
 """Longest time without a part: the learner has ended, and the next one launches actors again."""
-_PATIENCE = 2.0
-"""How long to wait for others' parts, in times of the longest that they may take."""
 
 
 class PolicyUnavailableError(RuntimeError):
@@ -153,7 +150,7 @@ class Actor:
         The outcome stays `cancelled` if no part came for long.
         """
         try:
-            for part in self._parts(task, search, work):
+            for part in self._parts(task):
                 began = time.perf_counter()
                 version = task.policy_version + part.number // search.parts
                 policy = self._fetched_policy(task, version)
@@ -185,13 +182,13 @@ class Actor:
         except QueueClosedError:
             work.outcome = "stored"
 
-    def _parts(self, task: RolloutTask, search: SearchTask, work: _Work) -> Iterator[TakenPart]:
+    def _parts(self, task: RolloutTask) -> Iterator[TakenPart]:
         """Yield parts until none comes for long, or the job is cancelled.
 
         Raises:
             QueueClosedError: The round is over.
         """
-        heard_at, timeout_s, others_until = time.monotonic(), 0.0, math.inf
+        heard_at, timeout_s = time.monotonic(), 0.0
         while time.monotonic() - heard_at < _IDLE_S:
             part = self._cache.take_part(
                 task.job_id, task.round, actor_index=task.actor_index, timeout_s=timeout_s
@@ -199,15 +196,11 @@ class Actor:
             if part is not None:
                 yield part
                 heard_at, timeout_s = time.monotonic(), _LOOK_S
-                if work.steps:
-                    steps = search.longest * len(search.episodes(part.number % search.parts))
-                    others_until = heard_at + _PATIENCE * work.rollout_s / work.steps * steps
             elif timeout_s and self._cache.is_cancelled(task.job_id, task.lease_hash):
                 return
             else:
-                now = time.monotonic()
-                if now < others_until and self._cache.has_unfinished(task.job_id, task.round):
-                    heard_at = now  # others play: the next iteration comes after them
+                if self._cache.has_unfinished(task.job_id, task.round):
+                    heard_at = time.monotonic()  # others play: the next iteration comes after them
                 # In turn: parts for anybody, and one whose delivery to this actor was lost.
                 timeout_s = 0.0 if timeout_s else _LOOK_S
 

@@ -21,8 +21,9 @@ class SearchHyperparameters(Hyperparameters):
     exploration_std: PositiveFloat
     iterations: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
     """Iterations of a round: its actors are launched once for all of them. A round has fewer if
-    there would be more than 20,000 episodes, or when the job has its steps. Weights do not depend
-    on it. Paper: not used. Standard: calls then cost little beside their episodes."""
+    there would be more than 20,000 episodes, when the job has its steps, or if functions might
+    time out. Weights do not depend on it. Paper: not used. Standard: calls then cost little beside
+    their episodes."""
     reward_offset: NonNegativeFloat = 0.0
     """Taken off the reward of each step, where staying alive is rewarded. Returns are reported
     without it. Paper: not used. Standard: not used."""

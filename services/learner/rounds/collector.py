@@ -99,14 +99,13 @@ class RoundCollector:
         self._should_leave, self._must_leave = should_leave, must_leave
         self._gather = gather
         self._handed_on: set[int] = set()
-        self._opened_at = time.monotonic()
-        self._launched_at = self._opened_at - plan.age_s
+        self._opened_at = self._launched_at = time.monotonic()
         self._deadline_at = _deadline(plan)
         self._doomed_at = math.inf
         self.attempt = plan.attempt
         """The newest attempt at the round."""
-        self._launched = plan.attempt
-        """The newest attempt that launched actors. Others launched only episodes."""
+        self._launched_by = plan
+        """The newest attempt that launched actors; others launch only episodes."""
         self.look_again()
 
     def prepare_reopening(self, missing: Collection[int]) -> None:
@@ -126,8 +125,8 @@ class RoundCollector:
         self._deadline_at = _deadline(plan)
         self.attempt = plan.attempt
         if missing:
-            self._launched = plan.attempt
-            self._launched_at = time.monotonic() - plan.age_s
+            self._launched_by = plan
+            self._launched_at = time.monotonic()
         self.look_again()
 
     def trajectories(self) -> tuple[Trajectory, ...]:
@@ -334,13 +333,14 @@ class RoundCollector:
         """Record arrivals of the round's actors, including those read by another waiter."""
         inboxes = self._inboxes
         stored: dict[Mode, list[int]] = {mode: [] for mode in inboxes}
+        newest = dict.fromkeys(inboxes, self.attempt) | {"sample": self._launched_by.attempt}
         for arrival in arrivals:
             mode = arrival.mode
             if mode not in inboxes or inboxes[mode].ignores(arrival):
                 continue
             if arrival.failed is None:
                 stored[mode].append(arrival.actor_index)
-            elif arrival.attempt >= (self._launched if mode == "sample" else self.attempt) or (
+            elif arrival.attempt >= newest[mode] or (
                 # Later attempts relaunch actors, but only vanished episodes.
                 mode == "evaluate" and arrival.kind != "vanished"
             ):

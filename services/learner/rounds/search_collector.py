@@ -6,6 +6,7 @@ iteration is closed without it, also by a learner that resumes. Actors are launc
 all have failed.
 """
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -22,10 +23,13 @@ from shared.contracts.rounds import RoundPlan, TrajectoryCounts
 from shared.trajectory.episode_sums import GIVEN_UP, EpisodeSums
 from shared.trajectory.trajectory import Episode, Trajectory
 
+_LOG = logging.getLogger(__name__)
 _MOST_FAULTS = 2
-"""Tries without a usable result, or that the environment spoiled: it would with the same seed."""
+"""Tries of a part that end without a usable result, or in which the environment hangs: with the
+same seed it would hang again.
+"""
 _MOST_DEATHS = 4
-"""Actors that failed otherwise with a part in hand. The part may be why; kills are likelier."""
+"""Actors that die otherwise while they play a part: kills are common, but it may be the part."""
 
 
 class SearchCollector(RoundCollector):
@@ -160,6 +164,8 @@ class SearchCollector(RoundCollector):
         """
         parts = self._parts
         missing = [n for n in parts.asked if n not in parts.results]
+        if missing:
+            _LOG.warning("parts given up", extra={"round": self.plan.round, "parts": len(missing)})
         parts.drop([n for n in missing if n in parts.refused])
         for number in missing:
             self._cache.store_result(
@@ -174,10 +180,12 @@ class SearchCollector(RoundCollector):
 
     @property
     def has_time(self) -> bool:
-        """Whether the round's functions can bear an iteration of twice the mean duration."""
-        limit_s = self.plan.timeout_s
-        alive_s = time.monotonic() - self._launched_at
-        return not limit_s or alive_s + 2.0 * self.elapsed_s / (self._iteration + 1) <= limit_s
+        """Whether the round's functions have time for an iteration of twice the mean duration."""
+        plan = self._launched_by
+        alive_s = plan.age_s + time.monotonic() - self._launched_at
+        needs_s = 2.0 * self.elapsed_s / (self._iteration + 1)
+        unlimited = not (plan.timeout_s and plan.function_actors)
+        return unlimited or alive_s + needs_s <= plan.timeout_s
 
     @property
     def used(self) -> frozenset[int]:

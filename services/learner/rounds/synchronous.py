@@ -8,6 +8,7 @@
 `RoundSession` and `JobRounds` define the steps; this file defines their order.
 """
 
+import math
 from collections.abc import Iterator
 
 from learning.algorithms.algorithm import learn_round
@@ -111,16 +112,16 @@ class SynchronousRounds(RoundSession):
 
     def _begins_next_iteration(self, opened: OpenedRound, done: int) -> bool:
         """Begin another iteration of a search's round; return whether there is one."""
-        collector, most_steps = opened.collector, self.job.spec.stop.max_env_steps
+        collector, stop = opened.collector, self.job.spec.stop
         if not isinstance(collector, SearchCollector):
             return False
         rule = self.job.hyperparameters
         assert isinstance(rule, SearchHyperparameters), "nothing else searches"
         steps = self.env_steps + opened.state.env_steps
-        if done == rule.most_iterations or not collector.has_time:
+        if done == rule.most_iterations or (stop.max_env_steps or math.inf) <= steps:
             return False
-        if most_steps is not None and steps >= most_steps:
-            return False
+        if stop.ending_steps is not None and not collector.has_time:
+            return False  # a job that rounds end would have other weights with less time
         collector.next_iteration(self.policy_for_actors())
         return True
 

@@ -327,9 +327,7 @@ def _decision(
         reason="; ".join(reason for reason in reasons if reason),
         fragment_noise=context.policy.needs_fragment_noise,
         deadline_s=context.pricing.deadline_s(num_invocations) if num_invocations else 0.0,
-        timeout_s=(
-            context.pricing.basis.function_timeout_s if own < affordable.num_actors else 0.0
-        ),
+        timeout_s=context.pricing.basis.function_timeout_s,
         quorum=math.ceil(context.quorum_share * affordable.num_actors),
         stop=stop,
         spent_usd=context.record.settled_usd,

@@ -33,8 +33,8 @@ from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.jobs import Job
 from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult
+from shared.contracts.stop_rule import MAX_ROUNDS
 from shared.environments.describing import describe
-from shared.trajectory import codec
 from shared.trajectory.episode_sums import EpisodeSums
 from shared.trajectory.rollout_tasks import rollout_tasks
 from tests.services.learner.made_rounds import deliver_episode, plan
@@ -263,12 +263,18 @@ def test_a_learner_that_resumes_gives_up_the_same_parts(
 def test_a_round_ends_before_its_functions_do(
     make_rig: MakeRig, undisturbed: NDArray[np.generic]
 ) -> None:
-    short = make_rig(rounds=2 * ITERATIONS)
+    by_steps = {"stop": {"max_rounds": MAX_ROUNDS, "max_env_steps": 10**6}}
+    short = make_rig(rounds=2 * ITERATIONS, **by_steps)
     assert (short.run(timeout_s=1e-9) == undisturbed).all()
     assert [result.policy_version for result in short.results] == [1, 2, 3, 4, 5, 6]
-    enough = make_rig()
-    enough.run(timeout_s=600.0)
-    assert [result.policy_version for result in enough.results] == [3, 6]
+    for timeout_s, own, more in (
+        (600.0, 0, by_steps),
+        (1e-9, 2, by_steps),  # no functions
+        (1e-9, 0, {}),  # the number of rounds ends the job, so each has all its iterations
+    ):
+        rig = make_rig(**more)
+        rig.run(timeout_s=timeout_s, own=own)
+        assert [result.policy_version for result in rig.results] == [3, 6]
 
 
 @pytest.mark.parametrize("survivors", [1, 0])
@@ -474,29 +480,11 @@ def test_a_part_that_is_lost_or_damaged_in_the_cache_is_queued_again(
     assert struck
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let actors wait for little."""
+def test_an_actor_without_work_ends_and_says_so(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("functions.actor.actor._IDLE_S", 0.05)
     monkeypatch.setattr("functions.actor.actor._LOOK_S", 0.01)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_an_actor_waits_for_others_no_longer_than_a_part_can_take(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    job_id = rig.job.job_id
-    (task,) = rollout_tasks(rig.job, plan(job_id), lease_id="l", samples=(0,), evaluations=())
-    rig.cache.open_queue(job_id, 0)
-    rig.cache.publish_policy(job_id, 0, codec.encode(*rig.algorithm.policy_payload()))
-    rig.cache.queue_parts(job_id, 0, [0, 1])
-    # An actor of a learner that was killed: nobody takes its part away from it.
-    assert rig.cache.take_part(job_id, 0, actor_index=9, timeout_s=1.0)
-    report = Actor(rig.cache).run(task, cold_start=False)
-    assert (report.outcome, len(report.episode_returns)) == ("cancelled", 1)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_an_actor_without_work_ends_and_says_so(make_rig: MakeRig) -> None:
     rig = make_rig()
     (task,) = rollout_tasks(
         rig.job, plan(rig.job.job_id), lease_id="l", samples=(0,), evaluations=()

@@ -122,6 +122,7 @@ def test_the_deadline_is_for_actors_and_episodes_and_the_quorum_for_actors() -> 
     plan = decision.plan
     assert (plan.num_actors, plan.num_evaluations, plan.quorum) == (5, 9, 3)
     assert plan.deadline_s == PRICING.deadline_s(14)
+    assert plan.timeout_s == PRICING.basis.function_timeout_s > 0.0
     assert decision.reserve_usd == PRICING.worst_case_usd(14)
 
 
