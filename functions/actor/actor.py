@@ -28,7 +28,9 @@ from shared.trajectory.trajectory import Trajectory, encode_episode, encode_traj
 _LOOK_S = 2.0
 """One wait for a search's next part; between two waits the actor checks whether to end."""
 _IDLE_S = 20.0
-"""Longest time without a part: the learner has ended, and the next one launches actors again."""
+"""Longest time without a part: the learner has ended, and the next one launches actors again. A
+part that another actor has had for so long is taken over.
+"""
 
 
 class PolicyUnavailableError(RuntimeError):
@@ -193,6 +195,10 @@ class Actor:
             part = self._cache.take_part(
                 task.job_id, task.round, actor_index=task.actor_index, timeout_s=timeout_s
             )
+            if part is None and timeout_s:
+                part = self._cache.take_over_part(
+                    task.job_id, task.round, actor_index=task.actor_index, after_s=_IDLE_S
+                )
             if part is not None:
                 yield part
                 heard_at, timeout_s = time.monotonic(), _LOOK_S

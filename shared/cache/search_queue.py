@@ -1,11 +1,12 @@
 """The queue of a search's round: parts of iterations, each taken by one actor.
 
 It is a stream of Redis with one consumer per actor. A part that an actor has taken stays its own
-until it is finished or released, so a call that is tried again begins with it. The round's actors
-work for as long as the queue exists.
+until it is finished, released or taken over, so a call that is tried again begins with it. The
+round's actors work for as long as the queue exists.
 """
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,6 +20,7 @@ _ACTORS = "actors"
 """The stream's group of consumers."""
 _PART = "part"
 _MANY = 1000
+_Entries = Sequence[tuple[bytes, dict[bytes, bytes]]]
 _GONE = ("NOGROUP", "UNBLOCKED")
 """Servers' errors for a stream that does not exist, before and during a wait."""
 
@@ -77,16 +79,12 @@ class SearchQueue(FirstWins):
     def release_parts(self, job_id: str, round: int, actors: Iterable[int]) -> list[int]:
         """Take the parts that these actors have not finished away from them, and return them."""
         key, parts = keys.queue(job_id, round), list[int]()
-        with self._errors("releasing parts"):
+        # The learner notices a lost queue.
+        with contextlib.suppress(QueueClosedError), self._open("releasing parts"):
             for actor in actors:
-                try:
-                    waiting = self._client.xpending_range(
-                        key, _ACTORS, min="-", max="+", count=_MANY, consumername=str(actor)
-                    )
-                except redis.ResponseError as error:
-                    if str(error).startswith(_GONE):
-                        return parts  # the learner notices a lost queue
-                    raise
+                waiting = self._client.xpending_range(
+                    key, _ACTORS, min="-", max="+", count=_MANY, consumername=str(actor)
+                )
                 for each in cast("list[dict[str, bytes]]", waiting):
                     entry = each["message_id"]
                     parts += _numbers(self._client.xrange(key, min=entry, max=entry))
@@ -116,23 +114,37 @@ class SearchQueue(FirstWins):
         """
         key = keys.queue(job_id, round)
         block_ms = max(1, int(1000 * min(timeout_s, self._block_s))) if timeout_s else None
-        with self._errors("taking a part"):
-            try:
-                reply = self._client.xreadgroup(
-                    _ACTORS,
-                    str(actor_index),
-                    {key: ">" if timeout_s else "0"},
-                    count=1,
-                    block=block_ms,
-                )
-            except redis.ResponseError as error:
-                if str(error).startswith(_GONE):
-                    raise QueueClosedError(str(error)) from error
-                raise
-        for _, entries in cast("list[tuple[bytes, list[tuple[bytes, object]]]]", reply or []):
-            for entry, _ in entries:
-                return TakenPart(_numbers(entries)[0], entry)
+        with self._open("taking a part"):
+            reply = self._client.xreadgroup(
+                _ACTORS,
+                str(actor_index),
+                {key: ">" if timeout_s else "0"},
+                count=1,
+                block=block_ms,
+            )
+        for _, entries in cast("list[tuple[bytes, object]]", reply or []):
+            return _first(entries)
         return None
+
+    def take_over_part(
+        self, job_id: str, round: int, *, actor_index: int, after_s: float
+    ) -> TakenPart | None:
+        """Take a part that another actor took so long ago and has not finished; None without any.
+
+        That actor may be dead or slow: two may play the part, and the first result counts.
+
+        Raises:
+            QueueClosedError: There is no queue.
+        """
+        with self._open("taking over a part"):
+            _, entries, *_ = self._client.xautoclaim(
+                keys.queue(job_id, round),
+                _ACTORS,
+                str(actor_index),
+                min_idle_time=int(1000 * after_s),
+                count=1,
+            )
+        return _first(entries)
 
     def has_unfinished(self, job_id: str, round: int) -> bool:
         """Return whether any actor has a part that is not finished.
@@ -140,13 +152,8 @@ class SearchQueue(FirstWins):
         Raises:
             QueueClosedError: There is no queue.
         """
-        with self._errors("reading unfinished parts"):
-            try:
-                waiting = self._client.xpending(keys.queue(job_id, round), _ACTORS)
-            except redis.ResponseError as error:
-                if str(error).startswith(_GONE):
-                    raise QueueClosedError(str(error)) from error
-                raise
+        with self._open("reading unfinished parts"):
+            waiting = self._client.xpending(keys.queue(job_id, round), _ACTORS)
         return bool(cast("dict[str, int]", waiting)["pending"])
 
     def finish_part(self, job_id: str, round: int, part: TakenPart) -> None:
@@ -154,7 +161,23 @@ class SearchQueue(FirstWins):
         with self._errors("finishing a part"):
             self._client.xack(keys.queue(job_id, round), _ACTORS, part.entry)
 
+    @contextlib.contextmanager
+    def _open(self, what: str) -> Iterator[None]:
+        """Raise `QueueClosedError` if there is no queue, and otherwise as for any command."""
+        with self._errors(what):
+            try:
+                yield
+            except redis.ResponseError as error:
+                if str(error).startswith(_GONE):
+                    raise QueueClosedError(str(error)) from error
+                raise
+
+
+def _first(entries: object) -> TakenPart | None:
+    for number, (entry, _) in zip(_numbers(entries), cast(_Entries, entries), strict=True):
+        return TakenPart(number, entry)
+    return None
+
 
 def _numbers(entries: object) -> list[int]:
-    found = cast("Sequence[tuple[bytes, dict[bytes, bytes]]]", entries)
-    return [int(fields[_PART.encode()]) for _, fields in found]
+    return [int(fields[_PART.encode()]) for _, fields in cast(_Entries, entries)]

@@ -14,6 +14,7 @@ from shared.hyperparameters.common import GradientHyperparameters
 from shared.hyperparameters.search import SearchHyperparameters
 from shared.trajectory.seeds import actor_seed
 
+_Wanted = list[tuple[Literal["sample", "evaluate"], int]]
 _PARTS_PER_ACTOR = 4
 """Parts of an iteration, for each actor: episodes differ in length, but each part costs a message.
 """
@@ -31,6 +32,9 @@ def rollout_tasks(
 ) -> Iterator[RolloutTask]:
     """Yield the tasks of some of a round's actors and evaluation episodes, rollouts first.
 
+    In a search episodes come first: its rollouts last as long as the round, whose first update may
+    wait for episodes.
+
     Thousands of tasks take a tenth of a second; a caller that must not block takes a few at a time.
 
     Args:
@@ -42,9 +46,9 @@ def rollout_tasks(
     """
     env = job.spec.environment_ref  # built once, because building it validates it
     lease_hash = hash_of_lease(lease_id)
-    wanted: list[tuple[Literal["sample", "evaluate"], int]] = [("sample", i) for i in samples]
-    wanted += [("evaluate", index) for index in evaluations]
-    for mode, index in wanted:
+    rollouts: _Wanted = [("sample", index) for index in samples]
+    episodes: _Wanted = [("evaluate", index) for index in evaluations]
+    for mode, index in episodes + rollouts if job.spec.searches else rollouts + episodes:
         yield _task(job, plan, mode, index, env, lease_hash)
 
 

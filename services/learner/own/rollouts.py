@@ -139,9 +139,6 @@ class OwnRollouts:
                 evaluations=[index for mode, index in wanted if mode == "evaluate"],
             )
         ]
-        if self._job.spec.searches:
-            # Its other tasks last as long as the round, whose first update may wait for these.
-            made.sort(key=lambda task: task.mode != "evaluate")
         with self._lock:
             self._tallies.setdefault(plan.round, _Tally(time.monotonic()))
         # Like a function's, a task may run twice before the deadline, which each iteration has.

@@ -51,7 +51,7 @@ class LaunchOrder:
         return len(self.samples) + len(self.evaluations)
 
     def tasks(self) -> Iterator[RolloutTask]:
-        """Yield the Lambda events, rollouts first, because the learner waits for them."""
+        """Yield the Lambda events, first those for which the learner waits."""
         return rollout_tasks(
             self.job,
             self.plan,

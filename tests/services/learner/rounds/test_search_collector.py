@@ -35,6 +35,7 @@ from shared.contracts.rollouts import RolloutTask
 from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult
 from shared.contracts.stop_rule import MAX_ROUNDS
 from shared.environments.describing import describe
+from shared.trajectory import codec
 from shared.trajectory.episode_sums import EpisodeSums
 from shared.trajectory.rollout_tasks import rollout_tasks
 from tests.services.learner.made_rounds import deliver_episode, plan
@@ -480,11 +481,36 @@ def test_a_part_that_is_lost_or_damaged_in_the_cache_is_queued_again(
     assert struck
 
 
-def test_an_actor_without_work_ends_and_says_so(
-    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_episodes_are_launched_before_actors_that_stay_for_the_round(make_rig: MakeRig) -> None:
+    made = make_rig().job
+    tasks = rollout_tasks(made, plan(made.job_id), lease_id="l", samples=(0, 1), evaluations=(0,))
+    assert [task.mode for task in tasks] == ["evaluate", "sample", "sample"]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let actors wait only briefly."""
     monkeypatch.setattr("functions.actor.actor._IDLE_S", 0.05)
     monkeypatch.setattr("functions.actor.actor._LOOK_S", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_idle_actor_takes_over_what_a_dead_one_had(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    job_id = rig.job.job_id
+    (task,) = rollout_tasks(rig.job, plan(job_id), lease_id="l", samples=(0,), evaluations=())
+    rig.cache.open_queue(job_id, 0)
+    rig.cache.publish_policy(job_id, 0, codec.encode(*rig.algorithm.policy_payload()))
+    rig.cache.queue_parts(job_id, 0, [0, 1])
+    # Nobody takes this part away from it: its learner is dead, or it waits to be called again.
+    assert rig.cache.take_part(job_id, 0, actor_index=9, timeout_s=1.0)
+    report = Actor(rig.cache).run(task, cold_start=False)
+    assert (report.outcome, len(report.episode_returns)) == ("cancelled", 2)
+    assert not rig.cache.has_unfinished(job_id, 0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_actor_without_work_ends_and_says_so(make_rig: MakeRig) -> None:
     rig = make_rig()
     (task,) = rollout_tasks(
         rig.job, plan(rig.job.job_id), lease_id="l", samples=(0,), evaluations=()
