@@ -28,8 +28,10 @@ from shared.trajectory.trajectory import Trajectory, encode_episode, encode_traj
 _LOOK_S = 2.0
 """One wait for a search's next part; between two waits the actor checks whether to end."""
 _IDLE_S = 20.0
-"""Longest time without a part: the learner has ended, and the next one launches actors again. A
-part that another actor has had for so long is taken over.
+"""Longest time without a part: the learner has ended, and the next one launches actors again."""
+_SLOW = 2.0
+"""A part is taken over after this many times as long as one takes whose episodes are the longest,
+and not before `_IDLE_S`.
 """
 
 
@@ -152,7 +154,7 @@ class Actor:
         The outcome stays `cancelled` if no part came for long.
         """
         try:
-            for part in self._parts(task):
+            for part in self._parts(task, search, work):
                 began = time.perf_counter()
                 version = task.policy_version + part.number // search.parts
                 policy = self._fetched_policy(task, version)
@@ -184,7 +186,7 @@ class Actor:
         except QueueClosedError:
             work.outcome = "stored"
 
-    def _parts(self, task: RolloutTask) -> Iterator[TakenPart]:
+    def _parts(self, task: RolloutTask, search: SearchTask, work: _Work) -> Iterator[TakenPart]:
         """Yield parts until none comes for long, or the job is cancelled.
 
         Raises:
@@ -195,9 +197,11 @@ class Actor:
             part = self._cache.take_part(
                 task.job_id, task.round, actor_index=task.actor_index, timeout_s=timeout_s
             )
-            if part is None and timeout_s:
+            if part is None and timeout_s and work.steps:
+                steps = search.longest * len(search.episodes(0))
+                after_s = max(_IDLE_S, _SLOW * steps * work.rollout_s / work.steps)
                 part = self._cache.take_over_part(
-                    task.job_id, task.round, actor_index=task.actor_index, after_s=_IDLE_S
+                    task.job_id, task.round, actor_index=task.actor_index, after_s=after_s
                 )
             if part is not None:
                 yield part
