@@ -87,6 +87,7 @@ class Connections:
         self._connecting = asyncio.Semaphore(_CONNECTING)
         self._addresses: asyncio.Future[list[str]] | None = None
         self._looked_up_at = 0.0
+        self._closed = False
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes) -> Answer:
         """Send a request and wait for the whole answer.
@@ -113,7 +114,7 @@ class Connections:
             raise TimeoutError(f"no answer within {self._read_timeout_s:g} s") from None
         finally:
             # Also if the caller was cancelled: a later answer would be unclaimed.
-            if connection.can_go_on:
+            if connection.can_go_on and not self._closed:
                 self._idle.append(connection)
             else:
                 connection.close()
@@ -122,7 +123,8 @@ class Connections:
         return answer
 
     def close(self) -> None:
-        """Close idle connections."""
+        """Close idle connections now, and busy ones once they are idle."""
+        self._closed = True
         while self._idle:
             self._idle.pop().close()
 

@@ -255,6 +255,29 @@ async def test_an_answer_that_comes_too_late_is_nobodys() -> None:
         assert (await connections.send("POST", "/", [], b"body")).body == b"2!"
 
 
+async def test_a_connection_that_is_busy_when_they_are_closed_ends_with_its_answer() -> None:
+    asked, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        asked.set()
+        await go_on.wait()
+        writer.write(OK)
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        ended.set()
+        writer.close()
+
+    async with connected(serve) as connections:
+        sent = asyncio.create_task(connections.send("POST", "/", [], b"body"))
+        await asked.wait()
+        connections.close()
+        go_on.set()
+        assert (await sent).body == b"ok"
+        async with asyncio.timeout(60.0):
+            await ended.wait()
+
+
 async def test_where_nobody_listens_nothing_was_sent() -> None:
     async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
