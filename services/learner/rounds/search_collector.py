@@ -160,7 +160,8 @@ class SearchCollector(RoundCollector):
     def fresh(self) -> tuple[Trajectory, ...]:
         """Close the iteration: return its parts in order, and give up those that are missing.
 
-        What is given up is stored like a result, so that a learner that resumes learns the same.
+        A marker is stored in place of each missing part, so that a learner that resumes leaves out
+        the same parts.
         """
         parts = self._parts
         missing = [n for n in parts.asked if n not in parts.results]
