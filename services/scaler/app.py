@@ -4,11 +4,12 @@ Exit codes: 0 after an orderly end, 2 when it cannot start (the message names wh
 when another scaler writes to the same table: after a restart it continues from the table.
 """
 
+import asyncio
 import gc
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from socket import socket
 
@@ -16,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
 
 from services.scaler.api import problem
 from services.scaler.api.connection import BoundedConnection
@@ -91,7 +93,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.routes.extend([*api_routes(parts), *page_routes()])
-    app.add_route("/openapi.json", _description, include_in_schema=False)
+    app.add_route("/openapi.json", _description(app), include_in_schema=False)
     problem.install(app)
     # The last middleware runs first: no body is read without a token.
     app.add_middleware(BodyLimit)
@@ -100,9 +102,19 @@ def create_app(
     return app
 
 
-def _description(request: Request) -> JSONResponse:
-    """Describe the API; on a thread, because the first description takes a second."""
-    return JSONResponse(request.app.openapi())
+def _description(app: FastAPI) -> Callable[[Request], Awaitable[JSONResponse]]:
+    """Return the endpoint that describes the API.
+
+    The first description takes a second of a thread, and the app keeps it. The lock lets all that
+    ask meanwhile wait for that one.
+    """
+    lock = asyncio.Lock()
+
+    async def describe(_request: Request) -> JSONResponse:
+        async with lock:
+            return await run_in_threadpool(lambda: JSONResponse(app.openapi()))
+
+    return describe
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import asyncio
 import struct
 from socket import SO_LINGER, SOL_SOCKET
 
-from uvicorn._types import ASGI3Application
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -135,8 +135,17 @@ class BoundedConnection(HttpToolsProtocol):
                 self.send_400_response("Request line and headers are too large.")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        async def answer(
+            scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable
+        ) -> None:
+            try:
+                await app(scope, receive, send)
+            except asyncio.CancelledError:
+                # The process ends and waits no longer: uvicorn would log a traceback for each.
+                self._hang_up()
+
         self._answering = cycle
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, answer)
 
     def _answer_nobody(self) -> None:
         # The current answer may belong to an older request than uvicorn's newest.

@@ -309,16 +309,22 @@ def lambda_endpoint() -> Iterator[LambdaEndpoint]:
 
 @contextmanager
 def serve(
-    app: Callable[..., object], *, http: type[asyncio.Protocol] | str = "httptools"
+    app: Callable[..., object],
+    *,
+    http: type[asyncio.Protocol] | str = "httptools",
+    drain_s: int = 5,
 ) -> Iterator[str]:
-    """Run an ASGI application with uvicorn on a free port; yield its address."""
+    """Run an ASGI application with uvicorn on a free port; yield its address.
+
+    At the end, answers have `drain_s` to be complete.
+    """
     config = uvicorn.Config(
         app,
         host="127.0.0.1",
         port=0,
         http=http,
         log_level="critical",
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=drain_s,
     )
     server = _ThreadedServer(config)
     thread = threading.Thread(target=server.run, daemon=True)

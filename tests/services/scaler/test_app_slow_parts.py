@@ -135,22 +135,28 @@ def test_nothing_is_invoked_once_another_scaler_has_the_table(
         assert len(scaler.lambdas.rollouts()) == num_seen
 
 
-def test_the_apis_description_is_made_off_the_loop(
+def test_the_apis_description_is_made_off_the_loop_by_one_thread_at_a_time(
     scaler: Scaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app: Any = scaler.on_loop._app
     made_by: list[threading.Thread] = []
-    make = app.openapi
+    make, making = app.openapi, threading.Lock()
 
     def noted() -> Any:
+        assert making.acquire(blocking=False)
         made_by.append(threading.current_thread())
-        return make()
+        try:
+            return make()
+        finally:
+            making.release()
 
     async def on_loop() -> threading.Thread:
         return threading.current_thread()
 
     monkeypatch.setattr(app, "openapi", noted)
-    assert scaler.http.get("/openapi.json").json()["info"]["title"] == "Nitro scaler"
+    with ThreadPoolExecutor(4) as visitors:
+        answers = list(visitors.map(lambda _: scaler.http.get("/openapi.json"), range(4)))
+    assert [each.json()["info"]["title"] for each in answers] == ["Nitro scaler"] * 4
     assert scaler.http.put("/v1/jobs").status_code == 405
     assert scaler.call(on_loop()) not in made_by
 

@@ -1,17 +1,21 @@
 """How much of a request's head is held, and for how long what nobody reads."""
 
+import asyncio
+import logging
 import select
 import socket
+import threading
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from services.scaler.api import connection
-from services.scaler.api.connection import KEEP_ALIVE_S, MAX_HEAD_BYTES
+from services.scaler.api.connection import KEEP_ALIVE_S, MAX_HEAD_BYTES, BoundedConnection
 from tests.security.wire import request, send
-from tests.services.scaler.lambda_endpoint import LambdaEndpoint
+from tests.services.scaler.lambda_endpoint import LambdaEndpoint, serve
 from tests.services.scaler.running import TOKEN, Scaler, run_scaler
 
 PIECE = b"x" * 8192
@@ -121,3 +125,27 @@ def test_a_client_that_waits_for_an_answer_is_not_hung_up_on(
         received = b"".join(iter(lambda: client.recv(65536), b""))
     assert received.startswith(b"HTTP/1.1 204 ")
     assert b"HTTP/1.1 200 " in received
+
+
+def test_an_answer_that_takes_longer_than_the_end_waits_is_cut_off_without_a_traceback(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = threading.Event()
+
+    async def never_answers(scope: Scope, _receive: Receive, _send: Send) -> None:
+        if scope["type"] == "http":
+            asked.set()
+            await asyncio.Event().wait()
+
+    with socket.socket() as client:
+        client.settimeout(20)
+        with serve(never_answers, http=BoundedConnection, drain_s=1) as address:
+            url = httpx.URL(address)
+            client.connect((url.host, url.port))
+            client.sendall(request("GET", "/"))
+            assert asked.wait(20)
+            caplog.set_level(logging.ERROR, "uvicorn.error")
+        with suppress(ConnectionResetError):
+            assert client.recv(65536) == b""
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Cancel 1 running task(s)" in line
