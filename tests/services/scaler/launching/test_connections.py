@@ -248,8 +248,8 @@ async def test_an_answer_that_comes_too_late_is_nobodys() -> None:
         writer.write(OK.replace(b"ok", b"%d!" % num_connections))
         writer.close()
 
-    async with connected(serve, read_timeout_s=0.5) as connections:
-        with pytest.raises(TimeoutError, match=r"no answer within 0\.5 s"):
+    async with connected(serve, read_timeout_s=2.0) as connections:
+        with pytest.raises(TimeoutError, match=r"no answer within 2 s"):
             await connections.send("POST", "/", [], b"body")
         late.set()
         assert (await connections.send("POST", "/", [], b"body")).body == b"2!"
