@@ -30,8 +30,12 @@ _LOOK_S = 2.0
 _IDLE_S = 20.0
 """Longest time without a part: the learner has ended, and the next one launches actors again."""
 _SLOW = 2.0
-"""A part is taken over after this many times as long as one takes whose episodes are the longest,
-and not before `_IDLE_S`.
+"""A part is taken over after this many times as long as one takes whose episodes are the longest.
+Also after this many times as long as a step may take: a hang is announced before, and does not end
+one actor after another.
+"""
+_UNMEASURED_S = 300.0
+"""An actor that has played none, and so cannot know how long parts take, takes one over after this.
 """
 
 
@@ -197,11 +201,12 @@ class Actor:
             part = self._cache.take_part(
                 task.job_id, task.round, actor_index=task.actor_index, timeout_s=timeout_s
             )
-            if part is None and timeout_s and work.steps:
-                steps = search.longest * len(search.episodes(0))
-                after_s = max(_IDLE_S, _SLOW * steps * work.rollout_s / work.steps)
+            if part is None and timeout_s:
                 part = self._cache.take_over_part(
-                    task.job_id, task.round, actor_index=task.actor_index, after_s=after_s
+                    task.job_id,
+                    task.round,
+                    actor_index=task.actor_index,
+                    after_s=self._overdue_s(search, work),
                 )
             if part is not None:
                 yield part
@@ -213,6 +218,14 @@ class Actor:
                     heard_at = time.monotonic()  # others play: the next iteration comes after them
                 # In turn: parts for anybody, and one whose delivery to this actor was lost.
                 timeout_s = 0.0 if timeout_s else _LOOK_S
+
+    def _overdue_s(self, search: SearchTask, work: _Work) -> float:
+        """Return how long another actor may have a part before this one takes it over."""
+        if not work.steps:
+            return _UNMEASURED_S
+        steps = search.longest * len(search.episodes(0))
+        step_timeout_s = self._watchdog.timeout_s if self._watchdog else 0.0
+        return max(_IDLE_S, _SLOW * max(step_timeout_s, steps * work.rollout_s / work.steps))
 
     def _fetched_policy(self, task: RolloutTask, version: int) -> NumpyPolicy:
         key = (task.job_id, task.lease_hash, version)

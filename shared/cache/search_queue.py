@@ -136,15 +136,20 @@ class SearchQueue(FirstWins):
         Raises:
             QueueClosedError: There is no queue.
         """
-        with self._open("taking over a part"):
-            _, entries, *_ = self._client.xautoclaim(
-                keys.queue(job_id, round),
-                _ACTORS,
-                str(actor_index),
-                min_idle_time=int(1000 * after_s),
-                count=1,
-            )
-        return _first(entries)
+        after = b"0-0"
+        while True:
+            with self._open("taking over a part"):
+                # One call looks at ten parts; the last of them answers 0-0.
+                after, entries, *_ = self._client.xautoclaim(
+                    keys.queue(job_id, round),
+                    _ACTORS,
+                    str(actor_index),
+                    min_idle_time=int(1000 * after_s),
+                    start_id=after,
+                    count=1,
+                )
+            if entries or after == b"0-0":
+                return _first(entries)
 
     def has_unfinished(self, job_id: str, round: int) -> bool:
         """Return whether any actor has a part that is not finished.

@@ -234,7 +234,7 @@ class RoundPlan(Message):
     deadline_s: NonNegativeFloat
     """How long the learner waits at most, from the first request."""
     timeout_s: NonNegativeFloat = 0.0
-    """How long a function may run; 0 in plans of earlier versions."""
+    """How long a function may run by the round's prices; 0 in plans of earlier versions."""
     age_s: NonNegativeFloat = 0.0
     """Age of this plan: above 0 in the answer to a repeated request."""
     quorum: Count

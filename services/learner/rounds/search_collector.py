@@ -141,7 +141,7 @@ class SearchCollector(RoundCollector):
             n for n in lost if self._faults[n] >= _MOST_FAULTS or self._deaths[n] >= _MOST_DEATHS
         }
         again = sorted(lost - parts.counted_out)
-        parts.drop(again)
+        parts.drop(parts.refused & {*again})
         for number in again:
             parts.failed.pop(number, None)
         self._cache.queue_parts(*place, again)
@@ -167,24 +167,30 @@ class SearchCollector(RoundCollector):
         missing = [n for n in parts.asked if n not in parts.results]
         if missing:
             _LOG.warning("parts given up", extra={"round": self.plan.round, "parts": len(missing)})
-        parts.drop([n for n in missing if n in parts.refused])
-        for number in missing:
-            self._cache.store_result(
-                self.plan.job_id,
-                self.plan.round,
-                mode="search",
-                actor_index=number,
-                payload=GIVEN_UP,
-            )
-        parts.load(missing)  # an actor may have been faster
+        while missing:
+            parts.drop([n for n in missing if n in parts.refused])
+            for number in missing:
+                self._cache.store_result(
+                    self.plan.job_id,
+                    self.plan.round,
+                    mode="search",
+                    actor_index=number,
+                    payload=GIVEN_UP,
+                )
+            # An actor may have been faster: its result counts if it can be used.
+            parts.load(missing)
+            missing = [n for n in missing if n in parts.refused]
         return parts.in_order
 
     @property
     def has_time(self) -> bool:
-        """Whether the round's functions have time for an iteration of twice the mean duration."""
+        """Whether the round's functions have time for an iteration of twice the mean duration.
+
+        The age of the plan includes iterations that an earlier learner closed.
+        """
         plan = self._launched_by
         alive_s = plan.age_s + time.monotonic() - self._launched_at
-        needs_s = 2.0 * self.elapsed_s / (self._iteration + 1)
+        needs_s = 2.0 * (self.plan.age_s + self.elapsed_s) / (self._iteration + 1)
         unlimited = not (plan.timeout_s and plan.function_actors)
         return unlimited or alive_s + needs_s <= plan.timeout_s
 

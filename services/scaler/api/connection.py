@@ -141,8 +141,10 @@ class BoundedConnection(HttpToolsProtocol):
             try:
                 await app(scope, receive, send)
             except asyncio.CancelledError:
-                # The process ends and waits no longer: uvicorn would log a traceback for each.
-                self._hang_up()
+                # The process ends. uvicorn would log a traceback and answer 500, which no client
+                # tries again.
+                if not cycle.disconnected:
+                    self._hang_up()
 
         self._answering = cycle
         super()._start_asgi_task(cycle, answer)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from functions.actor.actor import Actor
 from functions.actor.errors import RolloutError
 from functions.actor.search import search_episodes
+from functions.actor.watchdog import Watchdog
 from learning.algorithms.algorithm import Algorithm
 from learning.algorithms.registry import build_algorithm
 from learning.detectors.registry import build_detector
@@ -31,7 +33,7 @@ from shared.cache.client import TrajectoryCache
 from shared.cache.search_queue import QueueClosedError
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.jobs import Job
-from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rollouts import ActorReport, RolloutTask
 from shared.contracts.rounds import RoundPlan, RoundRequest, RoundResult
 from shared.contracts.stop_rule import MAX_ROUNDS
 from shared.environments.describing import describe
@@ -504,9 +506,54 @@ def test_an_idle_actor_takes_over_what_a_dead_one_had(make_rig: MakeRig) -> None
     rig.cache.queue_parts(job_id, 0, [0, 1])
     # Nobody takes this part away from it: its learner is dead, or it waits to be called again.
     assert rig.cache.take_part(job_id, 0, actor_index=9, timeout_s=1.0)
-    report = Actor(rig.cache).run(task, cold_start=False)
+    reports: list[ActorReport] = []
+
+    def play() -> None:
+        reports.append(Actor(rig.cache).run(task, cold_start=False))
+
+    thread = threading.Thread(target=play, daemon=True)
+    thread.start()
+    thread.join(60.0)
+    (report,) = reports
     assert (report.outcome, len(report.episode_returns)) == ("cancelled", 2)
     assert not rig.cache.has_unfinished(job_id, 0)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(("played", "patience_s"), [(1, 2000.0), (0, 300.0)])
+def test_a_hang_is_announced_before_others_take_the_part_over(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch, played: int, patience_s: float
+) -> None:
+    rig, asked = make_rig(), list[float]()
+    job_id = rig.job.job_id
+
+    def noted(*_: object, after_s: float, **__: object) -> None:
+        asked.append(after_s)
+        rig.cache.close_queue(job_id, 0)
+
+    monkeypatch.setattr(TrajectoryCache, "take_over_part", noted)
+    (task,) = rollout_tasks(rig.job, plan(job_id), lease_id="l", samples=(0,), evaluations=())
+    rig.cache.open_queue(job_id, 0)
+    rig.cache.publish_policy(job_id, 0, codec.encode(*rig.algorithm.policy_payload()))
+    rig.cache.queue_parts(job_id, 0, range(played))
+    watchdog = Watchdog(timeout_s=1000.0, give_up=lambda _: None)
+    report = Actor(rig.cache, watchdog=watchdog).run(task, cold_start=False)
+    assert asked == [patience_s]
+    assert len(report.episode_returns) == played
+
+
+def test_parts_behind_many_that_are_played_are_taken_over(make_rig: MakeRig) -> None:
+    cache, job_id, num_parts = make_rig().cache, "many", 25
+    cache.open_queue(job_id, 0)
+    cache.queue_parts(job_id, 0, range(num_parts))
+    for dead in range(num_parts):
+        assert cache.take_part(job_id, 0, actor_index=dead, timeout_s=1.0)
+    until, found = time.monotonic() + 20.0, set[int]()
+    while len(found) < num_parts and time.monotonic() < until:
+        part = cache.take_over_part(job_id, 0, actor_index=num_parts, after_s=1.0)
+        if part is not None:
+            found.add(part.number)
+    assert len(found) == num_parts
 
 
 @pytest.mark.usefixtures("impatient")

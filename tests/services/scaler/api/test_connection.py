@@ -127,14 +127,18 @@ def test_a_client_that_waits_for_an_answer_is_not_hung_up_on(
     assert b"HTTP/1.1 200 " in received
 
 
+@pytest.mark.parametrize("leaves", [False, True])
 def test_an_answer_that_takes_longer_than_the_end_waits_is_cut_off_without_a_traceback(
-    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], leaves: bool
 ) -> None:
-    asked = threading.Event()
+    asked, left = threading.Event(), threading.Event()
 
-    async def never_answers(scope: Scope, _receive: Receive, _send: Send) -> None:
+    async def never_answers(scope: Scope, receive: Receive, _send: Send) -> None:
         if scope["type"] == "http":
+            await receive()
             asked.set()
+            assert (await receive())["type"] == "http.disconnect"
+            left.set()
             await asyncio.Event().wait()
 
     with socket.socket() as client:
@@ -144,8 +148,12 @@ def test_an_answer_that_takes_longer_than_the_end_waits_is_cut_off_without_a_tra
             client.connect((url.host, url.port))
             client.sendall(request("GET", "/"))
             assert asked.wait(20)
+            if leaves:
+                client.close()
+                assert left.wait(20)
             caplog.set_level(logging.ERROR, "uvicorn.error")
-        with suppress(ConnectionResetError):
-            assert client.recv(65536) == b""
+        if not leaves:
+            with suppress(ConnectionResetError):
+                assert client.recv(65536) == b""
     (line,) = capsys.readouterr().err.splitlines()
     assert "Cancel 1 running task(s)" in line
