@@ -155,9 +155,19 @@ class RoundCollector:
         return len(self.used) >= max(1, self.plan.quorum)
 
     @property
+    def advanced(self) -> bool:
+        """Whether reopening helps as long as results arrive: a quorum has no use for more."""
+        return False
+
+    @property
     def arrived(self) -> str:
         """How much of the round has arrived, for messages."""
         return f"{len(self.used)} of {self.plan.num_actors} trajectories"
+
+    @property
+    def required(self) -> str:
+        """How many trajectories the round needs, for messages."""
+        return f"{max(1, self.plan.quorum)}"
 
     @property
     def failures(self) -> tuple[str, ...]:

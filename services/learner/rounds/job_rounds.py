@@ -59,7 +59,9 @@ class JobRounds:
     lease: HeldLease
     streams: Streams
     max_reopenings: int
-    """Most reopenings of a round with too few trajectories."""
+    """Most reopenings of a round with too few trajectories. Those of a search's iteration do not
+    count if parts arrived since the last one.
+    """
     own: OwnRollouts | None = None
     """The caller's own actors; None without any."""
     on_plan: Callable[[RoundPlan], object] = lambda _: None
@@ -135,12 +137,12 @@ class JobRounds:
         """
         collector, left = opened.collector, self.max_reopenings
         collector.trajectories()
-        while collector.vanished or (left and self._wants_more(collector)):
+        while collector.vanished or ((left or collector.advanced) and self._wants_more(collector)):
             self._leave_if_asked(collector)
             if collector.doomed:
                 raise environment_failed(collector)
             if not collector.vanished:
-                left -= 1
+                left -= not collector.advanced
             elif not opened.may_relaunch():
                 history = f"although what vanished was launched again {MOST_RELAUNCHES} times"
                 raise round_lost(collector, spec=self.job.spec, history=history)
@@ -154,7 +156,7 @@ class JobRounds:
         if collector.doomed or collector.all_blaming:
             raise environment_failed(collector)
         and_yet = ", and reopening it did not help" if self.max_reopenings else ""
-        history = f"{max(1, opened.plan.quorum)} are needed{and_yet}"
+        history = f"{collector.required} are needed{and_yet}"
         raise round_lost(collector, spec=self.job.spec, history=history)
 
     def evaluated(self, opened: OpenedRound) -> EvaluationResult | None:

@@ -39,14 +39,17 @@ def environment_failed(collector: RoundCollector) -> RoundLostError:
 
 def round_lost(collector: RoundCollector, *, spec: JobSpec, history: str) -> RoundLostError:
     """Return the error of a round with too few trajectories, with its history."""
-    plan = collector.plan
-    size_field = "fragment" if spec.learner == "external" else spec.size_field
+    plan, slow = collector.plan, f"lower {spec.size_field} or raise the scaler's deadline"
+    if spec.learner == "external":
+        slow = "lower fragment or raise the scaler's deadline"
+    if spec.searches:
+        slow = "raise the number of actors or actor_timeout_s, or lower hyperparameters.directions"
     return RoundLostError(
         f"{reasons(collector.failures)}\n"
         f"round {plan.round}: only {collector.arrived} arrived in {collector.elapsed_s:.1f} s, "
         f"{history}. "
         f"See the actors' log; a process that exited was ended by {spec.env_id} or for want of "
-        f"memory; if actors are merely slow, lower {size_field} or raise the scaler's deadline"
+        f"memory; if actors are merely slow, {slow}"
     )
 
 

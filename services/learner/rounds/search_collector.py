@@ -2,20 +2,22 @@
 
 An iteration's parts are queued, and the round's actors take them. A part that a failed actor had
 taken, or that has no usable result, is queued again. A part that is lost too often is given up: the
-iteration is closed without it, also by a learner that resumes. Actors are launched again only once
-all have failed.
+iteration is closed without it, also by a learner that resumes. All other parts are waited for,
+however slow the actors are. Actors are launched again only once all have failed, or no part has
+arrived for a deadline.
 """
 
 import logging
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from services.learner.rounds.collector import RoundCollector
 from services.learner.rounds.inbox import Inbox
 from services.learner.rounds.results import read_part
-from shared.cache.arrivals import Mode
+from shared.cache.arrivals import Arrival, Mode
 from shared.cache.client import TrajectoryCache
 from shared.contracts.environment_spec import EnvironmentSpec
 from shared.contracts.rollouts import SearchTask
@@ -73,6 +75,8 @@ class SearchCollector(RoundCollector):
         """By part."""
         self._released: set[int] = set()
         """Failed actors whose parts were taken away from them."""
+        self._advanced = False
+        """Whether parts have arrived since the last launch or the iteration's begin."""
         super().__init__(
             cache,
             plan,
@@ -90,7 +94,11 @@ class SearchCollector(RoundCollector):
         self._iteration += 1
         self._parts = self._inbox(self._iteration)
         self._policy = policy
+        self._advanced = False
         self._deadline_at = time.monotonic() + self.plan.deadline_s
+        if self._iteration > 2:
+            # Slow actors may still read the version before, and evaluations the round's first.
+            self._cache.delete_policy(self.plan.job_id, self._version - 2)
         self._publish()
         self._queue_parts()
 
@@ -109,6 +117,19 @@ class SearchCollector(RoundCollector):
         place = self.plan.job_id, self.plan.round
         self._cache.open_queue(*place)
         self._cache.queue_parts(*place, self._unanswered)
+
+    def reopen(self, plan: RoundPlan, missing: Collection[int]) -> None:
+        """Continue with another attempt at the same round, which has launched these actors."""
+        self._advanced = False
+        super().reopen(plan, missing)
+
+    def take_in(self, arrivals: Iterable[Arrival]) -> None:
+        """Record arrivals; every part that arrives begins the deadline anew."""
+        before = len(self._parts.results)
+        super().take_in(arrivals)
+        if len(self._parts.results) > before:
+            self._advanced = True
+            self._deadline_at = time.monotonic() + self.plan.deadline_s
 
     def trajectories(self) -> tuple[Trajectory, ...]:
         """Wait until the iteration is over, all actors have failed, or the deadline passes.
@@ -217,15 +238,28 @@ class SearchCollector(RoundCollector):
         return bool(self.missing) and super().vanished
 
     @property
+    def advanced(self) -> bool:
+        """Whether parts have arrived since the last launch: then another launch helps."""
+        return self._advanced
+
+    @property
     def usable(self) -> bool:
-        """Whether as large a share of the parts has arrived as a quorum is of the actors."""
-        return len(self._parts.results) >= self._needed
+        """Whether nothing is missing that may still come, and enough has arrived.
+
+        As large a share of the parts is enough as a quorum is of the actors.
+        """
+        return not self.incomplete and self._has_enough
 
     @property
     def arrived(self) -> str:
         """How much of the iteration has arrived, for messages."""
         arrived = len(self._parts.results)
         return f"{arrived} of {self._search.parts} parts of iteration {self._iteration}"
+
+    @property
+    def required(self) -> str:
+        """How many parts the iteration needs, for messages."""
+        return "all" if self.incomplete else f"{math.ceil(self._needed)}"
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -247,7 +281,7 @@ class SearchCollector(RoundCollector):
     @property
     def all_blaming(self) -> bool:
         """Whether too little has arrived, for the environment's fault."""
-        return bool(self._blaming) and not self.usable
+        return bool(self._blaming) and not self._has_enough
 
     @property
     def doomed(self) -> bool:
@@ -287,6 +321,10 @@ class SearchCollector(RoundCollector):
     def _needed(self) -> float:
         share = max(1, self.plan.quorum) / max(1, self.plan.num_actors)
         return max(1.0, share * self._search.parts)
+
+    @property
+    def _has_enough(self) -> bool:
+        return len(self._parts.results) >= self._needed
 
     @property
     def _failed_actors(self) -> set[int]:

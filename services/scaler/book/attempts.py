@@ -75,7 +75,9 @@ class OpenAttempt(Message):
     pinged: Count = 0
     """Environments its job had pinged while they idled."""
     deadline_s: NonNegativeFloat | None = None
-    """How long its learner waits at most; None in records of earlier versions."""
+    """How long its learner waits at most; None for a search, which waits for every part, and in
+    records of earlier versions.
+    """
     open_rounds: PositiveInt = 1
     """Number of the job's open rounds, including this one."""
     outcome: LaunchOutcome | None = None

@@ -72,15 +72,19 @@ def cache_errors(
     needed = round_bytes(spec, environment)
     if needed + beside > cache_bytes:
         rounds = "a round" if spec.open_rounds == 1 else f"{spec.open_rounds} open rounds"
-        steps, name = spec.steps_of(spec.actors.max), spec.size_field
-        taken, wait = "", ""
+        name, taken, wait = spec.size_field, "", ""
+        lower = f"{name} or actors.max"
+        whose = f"{spec.actors.max} actors with {spec.steps_of(spec.actors.max)} steps"
+        if spec.searches:
+            name = "hyperparameters.directions"
+            lower, whose = f"{name} or hyperparameters.iterations", spec.algorithm
         if beside:
             taken = f" and other jobs may take {beside / _MB:.0f} MB of it"
             wait = "wait until one of them has ended, "
         message = (
-            f"{rounds} of {spec.actors.max} actors with {steps} steps "
-            f"may take {needed / _MB:.0f} MB, the cache has {cache_bytes / _MB:.0f} MB{taken}; "
-            f"{wait}lower {name} or actors.max, or {_larger_cache((needed + beside) / _MB)}"
+            f"{rounds} of {whose} may take {needed / _MB:.0f} MB, "
+            f"the cache has {cache_bytes / _MB:.0f} MB{taken}; "
+            f"{wait}lower {lower}, or {_larger_cache((needed + beside) / _MB)}"
         )
         yield FieldError(field=name, message=message)
 
@@ -97,7 +101,8 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
 
     Trajectories are counted uncompressed, stacked frames once each, with one extra observation per
     environment and episode cut short left out; the policy's weights, without their header and the
-    observations' scale, are added once for each open round and once for the next.
+    observations' scale, are added once for each open round and once for the next. A search's round
+    has three policies: the first, the iteration's and the one before.
     """
     frames = _observation_bytes(environment) // (environment.observation.frame_stack or 1)
     step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP
@@ -110,7 +115,8 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     copies = 2 * rounds + 1
     per_actor = rounds * actor_bytes + copies * _snapshots_bytes(spec, environment)
     updates = _update_bytes(spec, environment, weights)
-    return spec.actors.max * per_actor + (rounds + 1) * bytes_per_weight(spec) * weights + updates
+    policies = rounds + 1 + spec.searches
+    return spec.actors.max * per_actor + policies * bytes_per_weight(spec) * weights + updates
 
 
 def _sums_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:

@@ -7,8 +7,9 @@ for it. After the last invocation of a (round, attempt), costs and durations bec
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -166,6 +167,11 @@ class Launches:
         )
         times = [[billed_s(duration) for duration in o.billed_s] for o in ended]
         totals = [(o.task.mode, sum(t)) for o, t in zip(ended, times, strict=True)]
+        slowest_sample_s = max((s for mode, s in totals if mode == "sample"), default=0.0)
+        if self.spending.clock == "projected" and (searched_s := search_s(ended)) is not None:
+            slowest_sample_s = self.spending.execution_s(
+                searched_s, memory_mb=basis.memory_mb, timeout_s=math.inf
+            )
         sent_at = [o.sent_at for o in ended if o.sent_at is not None]
         launch_s = max(sent_at) - flight.decided_at if sent_at else None
         if launch_s is not None and not flight.refused:
@@ -176,9 +182,33 @@ class Launches:
             # Whole milliseconds are compact: the record of a job with several rounds of thousands
             # of actors has to fit into one item.
             durations_s=tuple(lambda_billed_s(duration) for task in times for duration in task),
-            slowest_sample_s=max((s for mode, s in totals if mode == "sample"), default=0.0),
+            slowest_sample_s=slowest_sample_s,
             slowest_evaluation_s=max((s for mode, s in totals if mode == "evaluate"), default=0.0),
         )
+
+
+def search_s(ended: Sequence[RolloutOutcome]) -> float | None:
+    """Return how long a search's actors would play if all of them ran at once.
+
+    They share each iteration's episodes, and wait for its longest part: the longest of the round
+    stands for it. Here a few may have played the parts of all.
+
+    Returns:
+        Seconds on a core here; None if no actor of a search has reported.
+    """
+    samples = [(o.task.search, o.report) for o in ended if o.task.mode == "sample"]
+    played = [(search, report) for search, report in samples if search and report]
+    if not played:
+        return None
+    search, _ = played[0]
+    reports = [report for _, report in played]
+    episodes = sum(len(report.episode_lengths) for report in reports)
+    longest_s = max(
+        (max(r.episode_lengths) * r.rollout_s / r.steps for r in reports if r.steps), default=0.0
+    )
+    iterations = math.ceil(episodes / (2 * search.directions))
+    part_s = len(search.episodes(0)) * longest_s
+    return max(sum(r.rollout_s for r in reports) / len(samples), iterations * part_s)
 
 
 def counts_of(flight: RolloutFlight, launch_s: float | None = None) -> LaunchCounts:

@@ -67,7 +67,8 @@ def reserved(
         kept_warm=kept,
         pinged=kept_by_pings(record),
         cold=max(0, order.num_invocations - max(warm, record.environments - busy)),
-        deadline_s=order.plan.deadline_s,
+        # A search waits for all parts of its iterations: its deadline begins anew with each.
+        deadline_s=None if spec.searches else order.plan.deadline_s,
         open_rounds=1 if order.plan.stop else min(spec.open_rounds, spec.stop.max_rounds),
         outcome=None if order.num_invocations else NOTHING_LAUNCHED,
     )

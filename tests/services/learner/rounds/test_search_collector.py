@@ -459,6 +459,76 @@ def test_without_any_actor_the_round_is_lost(make_rig: MakeRig) -> None:
         rig.run(launch)
 
 
+def test_an_iteration_waits_for_slow_parts_as_long_as_some_arrive(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = make_rig(rounds=1, iterations=1).run()
+    rig = make_rig(rounds=1, iterations=1)
+
+    def play(*arguments: Any, **more: Any) -> EpisodeSums:
+        time.sleep(0.7)
+        return search_episodes(*arguments, **more)
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        if not made.attempt:  # nobody else comes to help
+            rig.launch(scaler, made, request)
+
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    assert (rig.run(launch, deadline_s=0.9) == alone).all()
+    assert len(rig.results[0].episode_returns) == PARTS
+
+
+def test_actors_that_all_end_early_are_launched_again_as_long_as_parts_arrive(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = make_rig(rounds=1, iterations=1).run()
+    rig, of_actor = make_rig(rounds=1, iterations=1), threading.local()
+
+    def play(*arguments: Any, **more: Any) -> EpisodeSums:
+        if hasattr(of_actor, "has_played"):
+            raise Killed
+        of_actor.has_played = True
+        return search_episodes(*arguments, **more)
+
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    assert (rig.run() == alone).all()
+    assert len(rig.actors) == PARTS
+
+
+def test_an_iteration_without_some_of_its_parts_is_not_learned(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, over = make_rig(rounds=1), threading.Event()
+
+    def play(*arguments: Any, **more: Any) -> EpisodeSums:
+        if arguments[2] >= PARTS - 2:
+            over.wait(60.0)
+        return search_episodes(*arguments, **more)
+
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    try:
+        with pytest.raises(RoundLostError, match="only 6 of 8 .* all are needed.* lower hyper"):
+            rig.run(deadline_s=1.0)
+    finally:
+        over.set()
+
+
+def test_a_round_of_many_iterations_has_few_policies_in_the_cache(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, held = make_rig(rounds=1, iterations=6), list[int]()
+    whole = SearchCollector.next_iteration
+
+    def next_iteration(collector: SearchCollector, policy: bytes) -> None:
+        whole(collector, policy)
+        with redis.Redis.from_url(rig.url) as server:
+            held.append(sum(1 for _ in server.scan_iter(f"nitro:{{{rig.job.job_id}}}:policy:*")))
+
+    monkeypatch.setattr(SearchCollector, "next_iteration", next_iteration)
+    rig.run()
+    assert held == [2, 3, 3, 3, 3]
+
+
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_part_that_is_lost_or_damaged_in_the_cache_is_queued_again(
     make_rig: MakeRig,

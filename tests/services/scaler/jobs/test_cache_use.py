@@ -6,6 +6,7 @@ import pytest
 from services.scaler.jobs.admission import admitted
 from services.scaler.jobs.cache_use import (
     MAX_TRAJECTORY_BYTES,
+    cache_errors,
     round_bytes,
     traffic_warnings,
     trajectory_errors,
@@ -50,6 +51,19 @@ def test_a_step_takes_the_bytes_of_its_arrays(
         for n in (100, 101)
     )
     assert longer - shorter == step
+
+
+def test_the_refusal_of_a_search_names_what_makes_it_smaller() -> None:
+    def spec(directions: int, iterations: int) -> JobSpec:
+        rule = {"directions": directions, "iterations": iterations}
+        return JobSpec.model_validate({"algorithm": "es", "hyperparameters": rule})
+
+    needed = round_bytes(spec(1000, 10), HOPPER)
+    (error,) = cache_errors(spec(1000, 10), HOPPER, needed - 1, 0)
+    assert error.field == "hyperparameters.directions"
+    assert "lower hyperparameters.directions or hyperparameters.iterations" in error.message
+    for smaller in (spec(500, 10), spec(1000, 5)):
+        assert not [*cache_errors(smaller, HOPPER, needed - 1, 0)]
 
 
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS])

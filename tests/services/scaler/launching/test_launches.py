@@ -13,14 +13,14 @@ from services.scaler.book.attempts import AttemptKey, LaunchOutcome, OpenAttempt
 from services.scaler.book.book import Book
 from services.scaler.book.dynamodb import DynamoDbTable
 from services.scaler.launching.invoker import ActorInvoker, Awaited
-from services.scaler.launching.launches import Launches
+from services.scaler.launching.launches import Launches, search_s
 from services.scaler.launching.orders import LaunchOrder
-from services.scaler.launching.tasks import RolloutOutcome
+from services.scaler.launching.tasks import RolloutOutcome, TaskOutcome
 from services.scaler.metrics import Metrics
 from services.scaler.money.accounting import Spending
 from services.scaler.money.ledger import Clock
 from shared.contracts.leases import hash_of_lease
-from shared.contracts.rollouts import RolloutTask
+from shared.contracts.rollouts import ActorReport, RolloutTask, SearchTask
 from shared.money.costs import lambda_gb_seconds
 from tests.services.scaler.book.records import REGION, make_table, record
 from tests.services.scaler.money.test_budget import basis
@@ -68,6 +68,45 @@ class ToldCache(SilentCache):
 
     def announce_failure(self, *_: object, **named: Any) -> None:
         self.announced.append(named["actor_index"])
+
+
+def searched(num_actors: int, *, playing: int) -> float:
+    """Return the projected time of three iterations of 16 equal episodes of a second each."""
+    search = SearchTask(
+        seed=0, directions=8, parts=16, exploration_std=0.1, longest=10, moments=False
+    )
+    outcomes: list[RolloutOutcome] = []
+    for index, made in enumerate(order(num_actors).tasks()):
+        played = 3 * 16 // playing if index < playing else 0
+        report = ActorReport(
+            job_id=made.job_id,
+            round=made.round,
+            actor_index=made.actor_index,
+            mode="sample",
+            outcome="stored",
+            steps=10 * played,
+            episode_returns=(1.0,) * played,
+            episode_lengths=(10,) * played,
+            rollout_s=1.0 * played,
+            total_s=60.0,
+            cold_start=False,
+            payload_bytes=1,
+        )
+        task = made.model_copy(update={"search": search})
+        outcomes.append(
+            TaskOutcome(task=task, report=report, billed_s=(60.0,), requests=1, throttled=0)
+        )
+    took_s = search_s(outcomes)
+    assert took_s is not None
+    return took_s
+
+
+@pytest.mark.parametrize(("num_actors", "takes_s"), [(4, 12.0), (16, 3.0), (32, 3.0)])
+@pytest.mark.parametrize("playing", [1, 2, 4])
+def test_a_searchs_time_is_that_of_all_its_actors_however_few_played_here(
+    num_actors: int, takes_s: float, playing: int
+) -> None:
+    assert searched(num_actors, playing=playing) == pytest.approx(takes_s)
 
 
 def landed(num_actors: int, *, clock: Clock = "wall", seed: int = 2) -> LaunchOutcome:
