@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learning.algorithms.search import Search
+from shared.contracts.rounds import GradientNoise
 from shared.hyperparameters.ars import ArsHyperparameters
 
 
@@ -28,9 +29,9 @@ class Ars(Search[ArsHyperparameters]):
 
     def _step(
         self, ways: NDArray[np.float64], directions: NDArray[np.intp], iteration: int
-    ) -> NDArray[np.float64]:
+    ) -> tuple[NDArray[np.float64], GradientNoise | None]:
         deviation = float(ways.std()) if ways.size else 0.0
         if deviation == 0.0:
-            return np.zeros_like(self._weights)
+            return np.zeros_like(self._weights), None
         size = self._rule.step_size / (len(directions) * deviation)
         return self._weighed(size * (ways[0] - ways[1]), directions, iteration)

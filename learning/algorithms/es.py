@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from learning.algorithms.policy_update import StateArrays, StateScalars
 from learning.algorithms.search import Search
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.rounds import GradientNoise
 from shared.hyperparameters.es import EsHyperparameters
 
 _ADAM = ("adam_mean", "adam_square")
@@ -44,11 +45,13 @@ class Es(Search[EsHyperparameters]):
 
     def _step(
         self, ways: NDArray[np.float64], directions: NDArray[np.intp], iteration: int
-    ) -> NDArray[np.float64]:
-        rule, ranks = self._rule, centred_ranks(ways)
+    ) -> tuple[NDArray[np.float64], GradientNoise | None]:
+        rule, ranks, noise = self._rule, centred_ranks(ways), None
         gradient = -rule.weight_decay * self._weights
         if directions.size:
-            gradient += self._weighed((ranks[0] - ranks[1]) / ranks.size, directions, iteration)
+            weights = (ranks[0] - ranks[1]) / ranks.size
+            found, noise = self._weighed(weights, directions, iteration)
+            gradient += found
         num_steps = self._num_steps + 1
         mean = rule.adam_beta1 * self._mean + (1 - rule.adam_beta1) * gradient
         square = rule.adam_beta2 * self._square + (1 - rule.adam_beta2) * gradient**2
@@ -57,7 +60,7 @@ class Es(Search[EsHyperparameters]):
         step = size * mean / (np.sqrt(square) + rule.adam_epsilon)
         self._require_finite(step)
         self._mean, self._square, self._num_steps = mean, square, num_steps
-        return step
+        return step, noise
 
     def state(self) -> tuple[StateArrays, StateScalars]:
         """Return a copy of everything: also Adam's moments and its number of steps."""

@@ -1,5 +1,6 @@
 """The result of policy updates, one or all between two rounds, and the types of saved state."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ _LARGEST = "_max"
 """Suffix of stats that are summarised by their maximum."""
 _FRESH = "fresh"
 _COUNTS = ("updates", "replays")
+NOISE_VARIANCE, NOISE_SQUARED_NORM = "gradient_variance", "gradient_squared_norm"
+"""Names of the two parts of the gradient noise scale."""
+_NOISE_SCALE = "noise_scale"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +43,8 @@ class UpdateTally:
 
         Returns:
             `updates`, `replays` (updates with a batch that was used before), the maximum of stats
-            that end in `_max`, such as `policy_lag_max`, and the mean of all other stats; only the
-            counts without an update.
+            that end in `_max`, such as `policy_lag_max`, and the mean of all other stats, with
+            their `noise_scale`; only the counts without an update.
         """
         updates, self._updates = self._updates, []
         stats = summary(updates)
@@ -50,7 +54,11 @@ class UpdateTally:
 
 
 def summary(stats: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the sums of counts, the maxima of stats that end in `_max`, and the others' means."""
+    """Return the sums of counts, the maxima of stats that end in `_max`, and the others' means.
+
+    `noise_scale` is a quotient of means, as `GradientNoise` says. It is left out if the mean of the
+    squared norms is not positive: the noise hides the gradient then.
+    """
     summed: dict[str, float] = {}
     for name in dict.fromkeys(name for each in stats for name in each):
         values = [each[name] for each in stats if name in each]
@@ -58,4 +66,10 @@ def summary(stats: Sequence[Mapping[str, float]]) -> dict[str, float]:
             summed[name] = sum(values)
         else:
             summed[name] = max(values) if name.endswith(_LARGEST) else sum(values) / len(values)
+    summed.pop(_NOISE_SCALE, None)
+    squared_norm = summed.get(NOISE_SQUARED_NORM, 0.0)
+    if squared_norm > 0.0:
+        scale = summed[NOISE_VARIANCE] / squared_norm
+        if math.isfinite(scale):
+            summed[_NOISE_SCALE] = scale
     return summed

@@ -17,13 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learning.algorithms.on_policy import OnPolicy
-from learning.algorithms.policy_update import PolicyUpdate, StateArrays, StateScalars
+from learning.algorithms.policy_update import (
+    NOISE_SQUARED_NORM,
+    NOISE_VARIANCE,
+    PolicyUpdate,
+    StateArrays,
+    StateScalars,
+)
 from learning.algorithms.saved_state import require_same_form, require_scalars
 from learning.data.normalisation import ObservationNormaliser
 from learning.data.running_moments import RunningMoments
 from learning.detectors.detector import PolicySamples
+from learning.detectors.gradient_noise import noise_of_norms
 from learning.networks.building import PolicyPayload
 from shared.contracts.environment_spec import EnvironmentSpec
+from shared.contracts.rounds import GradientNoise
 from shared.hyperparameters.search import SearchHyperparameters
 from shared.policy.spec import PolicySpec
 from shared.trajectory.columns import Array
@@ -80,9 +88,10 @@ class Search(OnPolicy, Generic[H]):
     def learn(self, trajectories: Sequence[Trajectory]) -> PolicyUpdate:
         """Take one step with an iteration's episodes, in whatever order.
 
-        A direction of which an episode is missing does not count. Stats are `return_mean` and
-        `return_max` of all episodes, `return_std` of those that count (the offset taken off), how
-        many `directions` these are of, and the length of the `step`.
+        A direction of which an episode is missing does not count. Stats are `return_mean`,
+        `return_std` and `return_max` of all episodes (the offset not taken off), how many
+        `directions` count, the length of the `step`, and `gradient_variance` and
+        `gradient_squared_norm` unless there is no noise to estimate.
 
         Raises:
             ValueError: They are of another algorithm or of several iterations.
@@ -99,21 +108,22 @@ class Search(OnPolicy, Generic[H]):
         )
         ways = returns.reshape(2, -1)
         counting = self._counting(ways)
-        step = self._step(ways[:, counting], counting, iteration)
+        step, noise = self._step(ways[:, counting], counting, iteration)
         self._require_finite(step)
         self._weights = self._weights + step
         if self._normaliser is not None:
             self._normaliser = _including(self._normaliser, sums)
-        played = returns[sums["episode"]]
-        return PolicyUpdate(
-            stats={
-                "return_mean": float(played.mean()),
-                "return_max": float(played.max()),
-                "return_std": float(ways[:, counting].std()) if counting.size else 0.0,
-                "directions": float(len(counting)),
-                "step": float(np.linalg.norm(step)),
-            }
-        )
+        played = sums["episode_returns"]
+        stats = {
+            "return_mean": float(played.mean()),
+            "return_max": float(played.max()),
+            "return_std": float(played.std()),
+            "directions": float(len(counting)),
+            "step": float(np.linalg.norm(step)),
+        }
+        if noise is not None:
+            stats |= {NOISE_VARIANCE: noise.variance, NOISE_SQUARED_NORM: noise.squared_norm}
+        return PolicyUpdate(stats=stats)
 
     def _counting(self, ways: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the numbers of those that count, of all returns # [2, N]; NaN is missing."""
@@ -121,8 +131,8 @@ class Search(OnPolicy, Generic[H]):
 
     def _step(
         self, ways: NDArray[np.float64], directions: NDArray[np.intp], iteration: int
-    ) -> NDArray[np.float64]:
-        """Return what to add to the weights # [n].
+    ) -> tuple[NDArray[np.float64], GradientNoise | None]:
+        """Return what to add to the weights # [n], and the noise of `_weighed`.
 
         Args:
             ways: Returns of the directions that count, there and back # [2, K].
@@ -138,12 +148,21 @@ class Search(OnPolicy, Generic[H]):
 
     def _weighed(
         self, weights: NDArray[np.float64], directions: NDArray[np.intp], iteration: int
-    ) -> NDArray[np.float64]:
-        """Return the sum of directions, each times its weight # [K], in their order # [n]."""
-        total = np.zeros_like(self._weights)
+    ) -> tuple[NDArray[np.float64], GradientNoise | None]:
+        """Return the sum of directions, each times its weight # [K], in their order # [n].
+
+        Also return the noise of this sum. Its samples are the K weighed directions times K, whose
+        mean is the sum. There is none with fewer than two, or if all weights are 0.
+        """
+        total, squares = np.zeros_like(self._weights), 0.0
         for weight, index in zip(weights.tolist(), directions.tolist(), strict=True):
-            total += weight * direction(self._seed, iteration, index, total.size)
-        return total
+            part = weight * direction(self._seed, iteration, index, total.size)
+            total += part
+            squares += float(part @ part)
+        if squares == 0.0:
+            return total, None
+        count = len(directions)
+        return total, noise_of_norms(count * squares, float(total @ total), count=count)
 
     def policy_payload(self) -> PolicyPayload:
         """Return the present policy as the actors load it."""

@@ -69,6 +69,25 @@ def gradient_noise(gradients: Iterator[Tensor], *, batch_size: int) -> GradientN
         return None
     small = float(torch.stack(squared_norms).double().mean())
     big = float((total / count).square().sum())
+    return noise_of_norms(small, big, count=count, batch_size=batch_size)
+
+
+def noise_of_norms(
+    small: float, big: float, *, count: int, batch_size: int = 1
+) -> GradientNoise | None:
+    """Return both estimates from squared norms alone.
+
+    Args:
+        small: |G_b|^2, the mean over the small batches.
+        big: |G_B|^2, of their mean.
+        count: Number of small batches.
+        batch_size: b, of each of them.
+
+    Returns:
+        None with fewer than two batches, or when a number is not finite.
+    """
+    if count < 2:
+        return None
     num_samples = count * batch_size
     variance = (small - big) / ((count - 1) / num_samples)
     squared_norm = big - variance / num_samples

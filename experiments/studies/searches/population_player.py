@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from experiments.outcome import RoundOutcome
 from learning.algorithms.algorithm import learn_round
 from learning.algorithms.ars import Ars
+from learning.detectors.gradient_noise import noise_of_norms
 from nitro.planning.prices import cost_basis
 from shared.contracts.environment_ref import EnvironmentRef
-from shared.contracts.rounds import RoundTiming
+from shared.contracts.rounds import GradientNoise, RoundTiming
 from shared.deployment.config import NitroConfig
 from shared.environments.building import Env, make_environment
 from shared.environments.describing import describe
@@ -41,19 +42,9 @@ _CALL_S = 0.1
 """Of a call beside its episode, and of the learner's part of an iteration: assumed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """The gradient noise of an iteration."""
-
-    variance: float
-    """T, of one direction's estimate, summed over the weights."""
-    squared_norm: float
-    """G^2, of the true gradient; either may be negative."""
-
-
 def noise(
     differences: NDArray[np.float64], directions: NDArray[np.float64], std: float
-) -> Noise | None:
+) -> GradientNoise | None:
     """Return unbiased estimates of T and G^2; None with fewer than two directions.
 
     Args:
@@ -61,13 +52,10 @@ def noise(
         directions: Standard normal numbers # [N, n].
         std: Nu, standard deviation of the perturbation.
     """
-    count = len(differences)
-    if count < 2:
-        return None
     gradients = differences[:, None] * directions / (2 * std)
-    mean = gradients.mean(axis=0)
-    variance = float(np.square(gradients - mean).sum() / (count - 1))
-    return Noise(variance, float(np.square(mean).sum()) - variance / count)
+    small = float(np.square(gradients).sum(axis=1).mean())
+    big = float(np.square(gradients.mean(axis=0)).sum())
+    return noise_of_norms(small, big, count=len(differences))
 
 
 @dataclass(slots=True)
@@ -77,7 +65,7 @@ class Average:
     variance: float = 0.0
     squared_norm: float = 0.0
 
-    def including(self, found: Noise | None) -> float | None:
+    def including(self, found: GradientNoise | None) -> float | None:
         """Return the noise scale with another iteration; None if it is infinite or unknown."""
         if found is not None:
             self.variance += (1 - _KEPT) * (found.variance - self.variance)

@@ -1,4 +1,7 @@
-"""The picture of a run: return, actors, boosting score and cost over its rounds, in one file."""
+"""The picture of a run: return, actors, boosting score and cost over its rounds, in one file.
+
+A search has no boosting score: its noise scale is shown instead.
+"""
 
 import itertools
 from collections import defaultdict
@@ -14,6 +17,7 @@ from nitro.errors import CommandError
 from nitro.runs.drawing.figures import new_figure
 from nitro.runs.reading import Run, series, training_return
 from shared.contracts.billing import LedgerItem
+from shared.contracts.rounds import RoundLine
 
 PICTURE = "plots/run.png"
 """Path of the picture in a run's folder."""
@@ -50,6 +54,8 @@ def draw(run: Run, path: Path | None = None) -> Path:
     if not any(line.result for line in run.rounds):
         raise CommandError(f"{run.folder}: no finished round yet, so there is nothing to draw")
     parts = [(_returns, 3.0), (_actors, 2.0), (_score, 2.0), (_cost, 2.2)]
+    if _statistic(run, "noise_scale")[0]:
+        parts[2] = (_noise_scale, 2.0)
     if _statistic(run, "policy_lag_mean")[0]:
         parts.insert(3, (_lag, 1.8))
     heights = [height for _, height in parts]
@@ -107,7 +113,26 @@ def _twin(panel: Axes, label: str, colour: str) -> Axes:
     return twin
 
 
+def return_band(run: Run) -> tuple[list[int], list[float], list[float]]:
+    """Return updates, and the mean training return minus and plus one standard deviation.
+
+    A search measures the deviation, in each iteration of its round.
+    """
+    rounds, low = series(run, lambda line: _from_mean(line, -1.0))
+    return rounds, low, series(run, lambda line: _from_mean(line, 1.0))[1]
+
+
+def _from_mean(line: RoundLine, deviations: float) -> float | None:
+    mean = training_return(line)
+    deviation = line.result.stats.get("return_std") if line.result else None
+    return None if mean is None or deviation is None else mean + deviations * deviation
+
+
 def _returns(panel: Axes, run: Run) -> None:
+    rounds, low, high = return_band(run)
+    if rounds:
+        label = "training episodes, mean ± deviation"
+        panel.fill_between(rounds, low, high, color=_ORANGE, alpha=0.18, linewidth=0, label=label)
     rounds, means = series(run, training_return)
     panel.plot(rounds, means, color=_ORANGE, label="training episodes, mean", **_THIN)
     evaluated = [(index, result.returns) for index, result in run.evaluations if result.returns]
@@ -170,6 +195,15 @@ def _score(panel: Axes, run: Run) -> None:
     panel.set_zorder(twin.get_zorder() + 1)
     panel.patch.set_visible(False)
     _legend(panel, twin=twin)
+
+
+def _noise_scale(panel: Axes, run: Run) -> None:
+    rounds, scales = _statistic(run, "noise_scale")
+    panel.plot(rounds, scales, color=_BLUE, label="noise scale", **_THIN)
+    panel.set_yscale("log")  # it has no bound where noise hides the gradient
+    panel.set_ylim(min(1.0, *scales), max(100.0, 2 * max(scales)))
+    panel.set_ylabel("noise scale\n(directions)")
+    _legend(panel)
 
 
 def _lag(panel: Axes, run: Run) -> None:

@@ -150,6 +150,45 @@ def test_equal_returns_move_nothing() -> None:
     assert not ars.state()[0]["weights"].any()
 
 
+def counting(played: Played) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return differences r+ - r- # [K] and directions # [K, n] that count, and sigma."""
+    ways = np.array([(r - RULE.reward_offset).sum() for r in played.rewards]).reshape(2, -1)
+    top = sorted(np.argsort(-ways.max(axis=0))[: RULE.top_directions])
+    deltas = [direction(SEED, played.iteration, k, ACTION * OBSERVATION) for k in top]
+    return (ways[0] - ways[1])[top], np.stack(deltas), float(ways[:, top].std())
+
+
+def test_noise_is_that_of_single_directions_steps() -> None:
+    ars, played = learner(), Played(0)
+    update = learn_round(ars, played.sums(2))
+    differences, deltas, sigma = counting(played)
+    steps = RULE.step_size / sigma * differences[:, None] * deltas
+    variance = float(np.trace(np.cov(steps.T, ddof=1)))
+    squared_norm = float(np.linalg.norm(steps.mean(axis=0)) ** 2) - variance / len(steps)
+    assert update.stats["gradient_variance"] == pytest.approx(variance)
+    assert update.stats["gradient_squared_norm"] == pytest.approx(squared_norm)
+    assert update.stats["step"] == pytest.approx(np.linalg.norm(steps.mean(axis=0)))
+
+
+def test_returns_are_those_of_all_episodes_without_the_offset() -> None:
+    played = Played(0)
+    stats = learn_round(learner(), played.sums(2)).stats
+    returns = [rewards.sum() for rewards in played.rewards]
+    assert stats["return_mean"] == pytest.approx(np.mean(returns))
+    assert stats["return_std"] == pytest.approx(np.std(returns))
+    assert stats["return_max"] == pytest.approx(np.max(returns))
+
+
+def test_without_a_gradient_or_with_one_direction_there_is_no_noise() -> None:
+    alone = learner(RULE.model_copy(update={"directions": 1}))
+    equal = Played(0)
+    equal.rewards = [np.ones(4) for _ in equal.rewards]
+    equal.observed = [rows[:1].repeat(4, axis=0) for rows in equal.observed]
+    for ars, played in ((alone, Played(0, directions=1)), (learner(), equal)):
+        stats = learn_round(ars, played.sums(1)).stats
+        assert not {"gradient_variance", "gradient_squared_norm", "noise_scale"} & stats.keys()
+
+
 def test_a_linear_policy_begins_at_zero_and_hidden_layers_do_not() -> None:
     assert not learner().state()[0]["weights"].any()
     deep = learner(RULE.model_copy(update={"hidden_sizes": (8, 4)}))

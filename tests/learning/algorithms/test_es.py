@@ -63,6 +63,28 @@ def test_weights_are_those_of_the_paper() -> None:
     assert es.state()[1] == {"adam_steps": 5}
 
 
+def test_noise_is_that_of_the_gradient_of_ranks() -> None:
+    es, played = learner(), Played(1)
+    size = es.state()[0]["weights"].size
+    stats = learn_round(es, played.sums(2)).stats
+    returns = np.array([(r - RULE.reward_offset).sum() for r in played.rewards])
+    ranks = returns.argsort().argsort() / (returns.size - 1) - 0.5
+    deltas = np.stack([direction(SEED, 1, k, size) for k in range(RULE.directions)])
+    gradients = (ranks[: len(deltas)] - ranks[len(deltas) :])[:, None] * deltas / 2
+    variance = float(np.trace(np.cov(gradients.T, ddof=1)))
+    mean = gradients.mean(axis=0)
+    assert stats["gradient_variance"] == pytest.approx(variance)
+    assert stats["gradient_squared_norm"] == pytest.approx(mean @ mean - variance / len(deltas))
+
+
+def test_equal_returns_have_no_noise() -> None:
+    played = Played(0)
+    played.rewards = [np.ones(4) for _ in played.rewards]
+    played.observed = [rows[:1].repeat(4, axis=0) for rows in played.observed]
+    stats = learn_round(learner(), played.sums(2)).stats
+    assert not {"gradient_variance", "gradient_squared_norm", "noise_scale"} & stats.keys()
+
+
 def test_neither_the_number_of_actors_nor_the_order_of_answers_changes_a_bit() -> None:
     one, other = learner(), learner()
     for iteration in range(3):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning.detectors.gradient_noise import gradient_noise
+from learning.detectors.gradient_noise import gradient_noise, noise_of_norms
 from shared.contracts.rounds import GradientNoise
 
 
@@ -46,6 +46,18 @@ def test_two_trajectories_say_as_much_as_they_can() -> None:
 
 def test_one_trajectory_says_nothing_about_noise() -> None:
     assert noise_of(torch.ones(5, 1), 1) is None
+
+
+def test_squared_norms_are_all_that_is_needed() -> None:
+    samples = np.random.default_rng(1).normal(2.0, 3.0, size=(6, 4))
+    variance = float(np.trace(np.cov(samples.T, ddof=1)))
+    mean = samples.mean(axis=0)
+    small = float((samples**2).sum(axis=1).mean())
+    found = noise_of_norms(small, float(mean @ mean), count=6)
+    assert found is not None
+    assert found.variance == pytest.approx(variance)
+    assert found.squared_norm == pytest.approx(float(mean @ mean) - variance / 6)
+    assert noise_of_norms(1.0, 1.0, count=1) is None
 
 
 def test_gradients_that_are_not_finite_have_no_estimate() -> None:

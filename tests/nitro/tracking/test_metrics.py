@@ -38,3 +38,11 @@ def test_a_run_is_known_by_its_job_and_told_whole() -> None:
     assert run.config["stop.budget_usd"] == job().spec.stop.budget_usd
     assert "name" not in run.config
     assert summary(job(), 0.5)["cost_usd"] == 0.5
+
+
+def test_what_an_update_measured_is_told_under_its_name() -> None:
+    measured = result(0, stats={"return_std": 5.0, "noise_scale": 9.0})
+    line = RoundLine(plan=plan(0), result=measured, curvature=None, evaluation=None)
+    (told,) = tracked_rounds([line])
+    assert told.metrics["update/return_std"] == 5.0
+    assert told.metrics["update/noise_scale"] == 9.0

@@ -6,7 +6,8 @@ import pytest
 from experiments.catalogue import load
 from experiments.grid import Scale
 from experiments.outcome import JobOutcome
-from experiments.studies.searches.population_player import Average, Noise, noise
+from experiments.studies.searches.population_player import Average, noise
+from shared.contracts.rounds import GradientNoise
 
 
 def test_noise_is_the_trace_of_the_covariance_and_the_square_of_the_mean_without_its_share() -> (
@@ -35,9 +36,10 @@ def test_without_noise_in_returns_the_scale_is_one_more_than_the_weights() -> No
 
 def test_averages_are_divided_and_a_gradient_that_is_lost_in_noise_has_no_scale() -> None:
     average = Average()
-    assert average.including(Noise(3.0, -1.0)) is None
+    assert average.including(GradientNoise(variance=3.0, squared_norm=-1.0)) is None
     assert average.including(None) is None
-    assert average.including(Noise(6.0, 2.0)) == pytest.approx((0.9 * 3 + 6) / (0.9 * -1 + 2))
+    found = average.including(GradientNoise(variance=6.0, squared_norm=2.0))
+    assert found == pytest.approx((0.9 * 3 + 6) / (0.9 * -1 + 2))
 
 
 def test_a_small_run_has_an_actor_for_each_episode_and_equal_runs_are_equal() -> None:

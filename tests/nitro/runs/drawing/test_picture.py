@@ -2,11 +2,12 @@ import json
 import struct
 from pathlib import Path
 
+import matplotlib.figure
 import pytest
 
 from nitro.errors import EXIT_USAGE, CommandError
-from nitro.runs.drawing.picture import draw
-from nitro.runs.reading import read_run
+from nitro.runs.drawing.picture import draw, return_band
+from nitro.runs.reading import Run, read_run
 from tests.nitro.synthetic_run import write_run
 
 
@@ -39,17 +40,64 @@ def test_a_run_without_scores_evaluations_or_bill_is_drawn(tmp_path: Path) -> No
     assert size(target)[0] > 1000
 
 
+def with_stats(tmp_path: Path, *stats: dict[str, float]) -> Run:
+    """Return a run whose rounds have these stats, in turn."""
+    folder = write_run(tmp_path, rounds=len(stats))
+    lines = [json.loads(text) for text in (folder / "rounds.jsonl").read_text().splitlines()]
+    finished = (line["result"] for line in lines if line["result"])
+    for result, more in zip(finished, stats, strict=True):
+        result["stats"] |= more
+    (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return read_run(folder)
+
+
+def test_a_search_has_a_band_of_returns_and_its_noise_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = with_stats(
+        tmp_path, {"return_std": 5.0, "noise_scale": 9.0}, {}, {"return_std": 0.0}, {"kl": 0.1}
+    )
+    rounds, low, high = return_band(run)
+    means = run_means(run)
+    assert rounds == [0, 2]
+    assert low == pytest.approx([means[0] - 5.0, means[2]])
+    assert high == pytest.approx([means[0] + 5.0, means[2]])
+    labels = drawn_labels(run, monkeypatch)
+    assert "noise scale\n(directions)" in labels
+    assert "boosting score (0–1)" not in labels
+
+
+def test_without_a_search_there_is_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = with_stats(tmp_path, {}, {})
+    assert return_band(run) == ([], [], [])
+    assert "boosting score (0–1)" in drawn_labels(run, monkeypatch)
+
+
+def run_means(run: Run) -> list[float]:
+    returns = [line.result.episode_returns for line in run.rounds if line.result]
+    return [sum(each) / len(each) for each in returns]
+
+
+def drawn_labels(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the labels of the panels' left axes as they are saved."""
+    labels: list[str] = []
+    save = matplotlib.figure.Figure.savefig
+
+    def noted(figure: matplotlib.figure.Figure, *args: object, **more: object) -> None:
+        labels.extend(panel.get_ylabel() for panel in figure.axes)
+        save(figure, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", noted)
+    draw(run)
+    return labels
+
+
 def test_policy_lag_has_a_panel_of_its_own_where_rounds_overlap(tmp_path: Path) -> None:
     plain = size(draw(read_run(write_run(tmp_path, rounds=3))))
     folder = tmp_path / "overlapping"
     folder.mkdir()
-    run = write_run(folder, rounds=3)
-    lines = [json.loads(text) for text in (run / "rounds.jsonl").read_text().splitlines()]
-    for line in lines:
-        if line["result"]:
-            line["result"]["stats"] |= {"policy_lag_mean": 1.5, "policy_lag_max": 3.0}
-    (run / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    width, height = size(draw(read_run(run)))
+    run = with_stats(folder, *[{"policy_lag_mean": 1.5, "policy_lag_max": 3.0}] * 3)
+    width, height = size(draw(run))
     assert width == plain[0]
     assert height > plain[1]
 
