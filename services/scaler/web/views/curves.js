@@ -24,6 +24,28 @@ function pair(label, values, smoothing, more = {}) {
   ];
 }
 
+/** Return the lines and the band of a search's returns: the mean plus and minus one deviation. */
+function spread({ columns, stats }, smoothing) {
+  const deviations = stats.return_std;
+  if (!deviations) return {};
+  const known = (value) => value !== null && value !== undefined;
+  const edge = (label, sign) => ({
+    label,
+    faint: true,
+    unnamed: true,
+    values: smoothed(
+      columns.train_return.map((mean, i) =>
+        known(mean) && known(deviations[i]) ? mean + sign * deviations[i] : null,
+      ),
+      smoothing,
+    ),
+  });
+  return {
+    lines: [edge("training, mean − deviation", -1), edge("training, mean + deviation", 1)],
+    bands: [[1, 2, "--c1"]],
+  };
+}
+
 /** Return the charts of a job as properties of `Chart`. */
 function charts(job, rounds, at, smoothing) {
   const { stop } = job.spec;
@@ -41,11 +63,14 @@ function charts(job, rounds, at, smoothing) {
       pair(label, stats[key], smoothing, { colour: `--c${i + 1}` }),
     ),
   });
+  const population = spread(rounds, smoothing);
   const all = [
     {
       title: "Return",
       note: `best evaluation ${number(job.progress.best_return)}`,
+      bands: population.bands,
       lines: [
+        ...(population.lines || []),
         ...pair("training", columns.train_return, smoothing),
         { label: "evaluation", values: columns.eval_return, dots: true, colour: "--c2" },
         ...target,
@@ -84,6 +109,7 @@ function charts(job, rounds, at, smoothing) {
       range: [0, 1],
       lines: [{ label: "S", values: columns.score, step: true, colour: "--c4" }],
     },
+    of("Noise scale in directions", [["noise_scale", "noise scale"]]),
     of("KL divergence", [
       ["kl", "KL"],
       ["approx_kl", "KL"],

@@ -410,6 +410,24 @@ def test_the_legend_tells_what_is_drawn_and_the_bill_ends_at_what_was_spent(
     expect(page.locator(".u-legend").first).to_contain_text("Dollars$0.04")
 
 
+def test_a_search_has_a_band_of_returns_and_its_noise_scale(page: Page, runs: Runs) -> None:
+    def searched(answer: Any) -> Any:
+        rounds = answer["columns"]["round"]
+        deviations = [None, *[20.0] * (len(rounds) - 1)]  # a round without
+        return answer | {"stats": {"return_std": deviations, "noise_scale": [9.0] * len(rounds)}}
+
+    page.goto(runs.link)
+    visit(page, f"/jobs/{runs.ids[0]}/curves", "canvas")
+    expect(page.locator(".chart", has_text="Noise scale")).to_have_count(0)
+    expect(page.locator(".u-series", has_text="deviation")).to_have_count(0)
+    page.route("**/curves**", lambda route: answer_changed(route, searched))
+    visit(page, f"/jobs/{runs.ids[1]}/curves", "canvas")
+    expect(page.locator(".chart", has_text="Noise scale in directions")).to_contain_text("9")
+    expect(page.locator(".u-series", has_text="deviation")).to_have_count(2)
+    expect(page.locator(".u-series:visible", has_text="deviation")).to_have_count(0)
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_a_file_in_a_bucket_is_fetched_by_a_link_made_for_it(page: Page, runs: Runs) -> None:
     """A link is good for minutes: the one that came with the list may be void."""
     asked = itertools.count(1)
