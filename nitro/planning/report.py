@@ -25,6 +25,7 @@ ASSUMPTIONS = (
     "The steps of a trained policy take as long as those of a new one.",
     "An episode of ars or es has as many steps as `--episode-steps` says, or as the environment "
     "allows. Shorter episodes make more rounds, each with its calls.",
+    "On functions, a round of ars or es has as many iterations as fit into their time-out.",
     "If episodes continue by replays, each Lambda actor repeats half of the longest episode. "
     "Elsewhere nothing is repeated, because processes keep their environments.",
 )
