@@ -35,7 +35,7 @@ def plan(
     to_return: Annotated[
         float | None,
         typer.Option(
-            help="Train until this mean return, if recorded runs show the number of steps.",
+            help="Train until this mean return, if known runs show the number of steps.",
             show_default=False,
         ),
     ] = None,
@@ -85,11 +85,13 @@ def plan(
     require_registered(env)
     if algorithm is not None:
         assignments = [f"algorithm={algorithm}", *(assignments or [])]
-    spec, steps = _job(env, to_return, total_steps, assignments or [])
+    spec, steps, source = _job(env, to_return, total_steps, assignments or [], episode_steps)
     if episode_steps is not None and not spec.searches:
         raise CommandError("--episode-steps: is for ars and es, whose rounds are of whole episodes")
     typer.echo(f"measuring {env} on this machine, for a few seconds", err=True)
-    found = planned(spec, steps, usd_per_hour=value_of_time, episode_steps=episode_steps)
+    found = planned(
+        spec, steps, usd_per_hour=value_of_time, episode_steps=episode_steps, source=source
+    )
     if output is not None:
         from nitro.planning.picture import draw_plan
 
@@ -103,9 +105,14 @@ def plan(
 
 
 def _job(
-    env: str, to_return: float | None, total_steps: str | None, assignments: list[str]
-) -> tuple["JobSpec", int]:
-    """Return the job and its number of steps."""
+    env: str,
+    to_return: float | None,
+    total_steps: str | None,
+    assignments: list[str],
+    episode_steps: int | None,
+) -> tuple["JobSpec", int, str]:
+    """Return the job, its number of steps, and the source of this number."""
+    from nitro.planning.known_searches import search_steps_to_return
     from nitro.planning.known_steps import steps_to_return
     from nitro.spec.total_steps import parse_steps, planned_steps
     from nitro.spec.train_spec import train_spec
@@ -118,13 +125,13 @@ def _job(
         return train_spec(options={"env_id": env}, assignments=assignments, total_steps=steps)
 
     spec = job(None if total_steps is None else parse_steps(total_steps))
-    if to_return is not None and spec.searches:
-        raise CommandError(
-            f"--to-return: no recorded run is of {spec.algorithm}: give --total-steps"
-        )
+    source = ""
     if to_return is not None:
-        known = steps_to_return(spec, to_return)
-        typer.echo(f"{known.steps:,} steps to {to_return:g}, as in {known.source}", err=True)
+        if spec.searches:
+            known = search_steps_to_return(spec, to_return, episode_steps=episode_steps)
+        else:
+            known = steps_to_return(spec, to_return)
+        source = f"for a return of {to_return:,g}: {known.source}"
         spec = job(known.steps)
     planned = planned_steps(spec)
     # Rounds of SAC and CrossQ overlap, too, but each is learned as a whole: an upper bound.
@@ -133,11 +140,16 @@ def _job(
             "--set: a plan needs equal, sequential rounds: use ppo, sac, crossq, ars or es, and "
             "samples_per_round or a fixed number of actors"
         )
-    return spec, planned
+    return spec, planned, source
 
 
 def planned(
-    spec: "JobSpec", steps: int, *, usd_per_hour: float, episode_steps: int | None = None
+    spec: "JobSpec",
+    steps: int,
+    *,
+    usd_per_hour: float,
+    episode_steps: int | None = None,
+    source: str = "",
 ) -> "Plan":
     """Measure a job here and return its plan.
 
@@ -171,4 +183,6 @@ def planned(
     choice = choose(found, usd_per_hour=usd_per_hour)
     table = config.price_table
     prices = f"{table.source} ({table.date})"
-    return Plan.of(workload, found, choice, usd_per_hour=usd_per_hour, prices=prices)
+    return Plan.of(
+        workload, found, choice, usd_per_hour=usd_per_hour, prices=prices, steps_source=source
+    )

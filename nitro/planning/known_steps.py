@@ -111,17 +111,21 @@ def first_at(curve: Curve, target: float) -> int | None:
 
 def _recorded(env_id: str) -> Iterator[tuple[str, _Recorded]]:
     """Yield the recorded runs of an environment, by the names of their files in the source tree."""
+    for name, text in result_files("*.json", env_id):
+        try:
+            recorded = _Recorded.model_validate_json(text)
+        except ValidationError:
+            continue  # a file of another form
+        seeds = [seed for seed in recorded.seeds if seed.curve]
+        if recorded.env_id == env_id and seeds:
+            yield name, recorded.model_copy(update={"seeds": seeds})
+
+
+def result_files(pattern: str, env_id: str) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the files in the source tree that name an environment."""
     found = find_spec("benchmarks")
     for folder in map(Path, (found and found.submodule_search_locations) or ()):
-        for path in sorted((folder / "results").glob("**/*.json")):
+        for path in sorted((folder / "results").rglob(pattern)):
             text = path.read_text("utf-8")
-            if json.dumps(env_id) not in text:
-                continue
-            try:
-                recorded = _Recorded.model_validate_json(text)
-            except ValidationError:
-                continue  # a file of another form
-            seeds = [seed for seed in recorded.seeds if seed.curve]
-            if recorded.env_id == env_id and seeds:
-                name = path.relative_to(folder.parent).as_posix()
-                yield name, recorded.model_copy(update={"seeds": seeds})
+            if json.dumps(env_id) in text:
+                yield path.relative_to(folder.parent).as_posix(), text

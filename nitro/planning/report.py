@@ -25,6 +25,7 @@ ASSUMPTIONS = (
     "The steps of a trained policy take as long as those of a new one.",
     "An episode of ars or es has as many steps as `--episode-steps` says, or as the environment "
     "allows. Shorter episodes make more rounds, each with its calls.",
+    "On functions, a round of ars or es has as many iterations as fit into their time-out.",
     "If episodes continue by replays, each Lambda actor repeats half of the longest episode. "
     "Elsewhere nothing is repeated, because processes keep their environments.",
 )
@@ -35,6 +36,8 @@ class Plan(Message):
     """The fields are the keys of `--json`."""
 
     workload: Workload
+    steps_source: str = ""
+    """Why the job has so many steps; empty without `--to-return`."""
     ways: tuple[Way, ...]
     front: tuple[int, ...]
     """Indices of the ways on the Pareto front, in order of time."""
@@ -56,10 +59,12 @@ class Plan(Message):
         *,
         usd_per_hour: float,
         prices: str,
+        steps_source: str = "",
     ) -> Self:
         """Return the plan of a choice."""
         return cls(
             workload=workload,
+            steps_source=steps_source,
             ways=tuple(ways),
             front=tuple(map(ways.index, choice.front)),
             cheapest=ways.index(choice.cheapest),
@@ -75,7 +80,7 @@ class Plan(Message):
 def plan_view(plan: Plan) -> RenderableType:
     """Return the plan for a person."""
     workload = plan.workload
-    told: list[RenderableType] = [_measured(workload), "", _ways(plan), "", Text(plan.verdict)]
+    told: list[RenderableType] = [_measured(plan), "", _ways(plan), "", Text(plan.verdict)]
     if workload.computing < _BUSY:
         share = f"{workload.computing:.0%}"
         told.append(
@@ -87,15 +92,19 @@ def plan_view(plan: Plan) -> RenderableType:
     return Group(*told)
 
 
-def _measured(workload: Workload) -> Table:
+def _measured(plan: Plan) -> Table:
+    workload = plan.workload
     useful = workload.useful_actors
     size = f"{workload.samples_per_round:,}"
     if workload.episodes_per_round:
         size = f"{workload.episodes_per_round:,} episodes of {workload.episode_steps:,}"
     rounds = f"{workload.total_steps:,} steps in rounds of {size}"
+    episode = f"{workload.episode_steps:,} steps are assumed: --episode-steps changes it"
     return facts_table(
         (
             ("job", f"{workload.env_id}, {rounds}"),
+            *([("steps", plan.steps_source)] if plan.steps_source else []),
+            *([("an episode", episode)] if workload.episodes_per_round else []),
             ("a step", f"{_took(workload.step_s)} on one core here, including the policy"),
             ("a reset", _took(workload.reset_s)),
             (

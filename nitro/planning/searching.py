@@ -77,12 +77,13 @@ def measure_search(spec: JobSpec, *, total_steps: int, episode_steps: int | None
         step_s=step_s,
         computing=computing,
         reset_s=reset_s,
-        # Between two iterations actors wait for the update.
-        call_s=num_iterations * loading_s + (num_iterations - 1) * update_s + REQUEST_S,
+        call_s=loading_s + REQUEST_S,
+        between_s=update_s + loading_s,
         update_s=update_s + CHECKPOINT_S,
         gpu_update_s=update_s + CHECKPOINT_S,
         bytes_per_sample=len(encode_sums(sums)) / steps,
-        policy_bytes=float(len(payload)),
+        # New weights may all be zeros. Trained ones are not, and cannot be compressed.
+        policy_bytes=float(max(len(payload), sum(array.nbytes for array in arrays.values()))),
     )
 
 

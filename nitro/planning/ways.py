@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nitro.planning.workload import Workload, cache_bytes, rounds
+from nitro.planning.workload import Workload, cache_bytes, on_functions, rounds
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.message import Message, NonNegativeFloat, PositiveInt
 from shared.money.costs import CostBasis, cpu_share, lambda_gb_seconds
@@ -197,6 +197,9 @@ def serverless(workload: Workload, learner: Learner, num_actors: int) -> Way:
 def serverless_rounds(workload: Workload, learner: Learner, num_actors: int) -> Projection:
     """Return the time and cost of the rounds alone, like the ledger."""
     basis, wall_s, usd = learner.basis, 0.0, 0.0
+    workload = on_functions(
+        workload, num_actors, basis, cache_bytes_per_s=learner.cache_bytes_per_s
+    )
     update_usd = learner.gradients_usd(workload)
     for kind in rounds(workload, num_actors, basis, learner_s=learner.update_s(workload)):
         round_s = serverless_round_s(kind.measured, basis)
@@ -223,8 +226,8 @@ def kept_by_reuse(basis: CostBasis, num_actors: int) -> CostBasis:
 
 
 def _times_out(workload: Workload, num_actors: int, basis: CostBasis) -> bool:
-    """Return whether a rollout or an evaluation episode exceeds Lambda's time limit."""
-    core_s = [workload.fragment_s(num_actors) / workload.iterations]
+    """Return whether a rollout, of a search one iteration, or an evaluation is too long."""
+    core_s = [workload.with_iterations(1).fragment_s(num_actors)]
     if workload.evaluate_every:
         core_s.append(workload.episode_s)
     return max(core_s) / cpu_share(basis.memory_mb) >= basis.function_timeout_s

@@ -7,10 +7,11 @@ changes its time and cost, but affects learning only by noise.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from shared.contracts.message import Count, Message, NonNegativeFloat, PositiveFloat, PositiveInt
 from shared.contracts.scaling_spec import MAX_ACTORS
-from shared.money.costs import CostBasis, projected_duration_s
+from shared.money.costs import CostBasis, cpu_share, launch_ramp_s, projected_duration_s
 from shared.money.round_costs import MeasuredRound
 
 PLAN_S = 0.012
@@ -47,6 +48,8 @@ class Workload(Message):
     """A reset of the environment."""
     call_s: NonNegativeFloat
     """An actor's work besides its steps: policy, start, trajectory."""
+    between_s: NonNegativeFloat = 0.0
+    """From an iteration's last step to the first of the next: update and policy."""
     replay_s: NonNegativeFloat = 0.0
     """An actor's repeated steps before it continues an episode: half of the longest one. 0 if a
     process still has the environment.
@@ -76,6 +79,15 @@ class Workload(Message):
         shares = shares or self.samples_per_round // self.envs_per_actor
         return min(shares, MAX_ACTORS)
 
+    def with_iterations(self, iterations: int) -> Self:
+        """Return the same job in rounds of this many iterations."""
+        changed = {
+            "iterations": iterations,
+            "samples_per_round": self.samples_per_round // self.iterations * iterations,
+            "episodes_per_round": self.episodes_per_round // self.iterations * iterations,
+        }
+        return self.model_copy(update=changed)
+
     def steps_of(self, num_actors: int) -> int:
         """Return the steps of each actor; of a search, those of one with the most episodes."""
         if self.episodes_per_round:
@@ -85,7 +97,9 @@ class Workload(Message):
     def fragment_s(self, num_actors: int) -> float:
         """Return the seconds of each actor's share of a round."""
         resets_s = self._episodes_of(num_actors) * self.reset_s
-        return self.call_s + self.replay_s + resets_s + self.steps_of(num_actors) * self.step_s
+        waits_s = (self.iterations - 1) * self.between_s
+        steps_s = self.steps_of(num_actors) * self.step_s
+        return self.call_s + self.replay_s + resets_s + waits_s + steps_s
 
     def _episodes_of(self, num_actors: int) -> int:
         each = self.episodes_per_round // self.iterations
@@ -170,6 +184,53 @@ def _round(
         learner_s=learner_s,
         cold=max(0, invocations - basis.provisioned) if first else 0,
     )
+
+
+def on_functions(
+    workload: Workload, num_actors: int, basis: CostBasis, *, cache_bytes_per_s: float
+) -> Workload:
+    """Return a search as functions play it; other jobs as they are.
+
+    All actors fetch the policy of the next iteration at once. A round has as many iterations as its
+    functions have time for.
+    """
+    if workload.iterations == 1:
+        return workload
+    share = cpu_share(basis.memory_mb)
+    fetching_s = num_actors * workload.policy_bytes / cache_bytes_per_s
+    # Waiting takes as long on a fraction of a core.
+    between_s = share * (workload.between_s + fetching_s)
+    one = workload.with_iterations(1)
+    iterations = iterations_in_time(
+        workload.iterations,
+        begun_s=PLAN_S + max(launch_ramp_s(num_actors), LAUNCH_S * num_actors),
+        iteration_s=(one.fragment_s(num_actors) + between_s) / share,
+        timeout_s=basis.function_timeout_s,
+    )
+    waiting = workload.model_copy(update={"between_s": between_s})
+    return waiting.with_iterations(iterations)
+
+
+def iterations_in_time(most: int, *, begun_s: float, iteration_s: float, timeout_s: float) -> int:
+    """Return a round's iterations: another one begins if twice their mean duration is left.
+
+    That is the rule of `services.learner.rounds.search_collector`, where the mean duration includes
+    the launch.
+
+    >>> iterations_in_time(10, begun_s=0.0, iteration_s=10.0, timeout_s=60.0)
+    5
+
+    Args:
+        most: Iterations of a round whose functions have no time-out.
+        begun_s: From the round's request to its first iteration.
+        iteration_s: From an iteration's policy to the next.
+        timeout_s: The functions' time-out.
+    """
+    for done in range(1, most):
+        age_s = begun_s + done * iteration_s
+        if age_s + 2.0 * age_s / done > timeout_s:
+            return done
+    return most
 
 
 def cache_bytes(workload: Workload, measured: MeasuredRound) -> float:

@@ -82,10 +82,31 @@ def test_a_search_is_planned_by_whole_episodes_of_a_length_that_is_assumed(algor
     assert any("--episode-steps" in said for said in found.assumptions)
 
 
+def test_a_search_is_planned_to_a_published_return_and_says_what_that_rests_on() -> None:
+    asked = ("Humanoid-v5", "--algorithm", "ars", "--to-return", "6000", "--episode-steps", "100")
+    result = plan(*asked, "--json")
+    assert result.exit_code == 0, result.output
+    found = Plan.model_validate_json(result.stdout)
+    assert found.workload.total_steps == 142_600 * 100
+    assert found.workload.num_rounds(460) == 142_600 / (10 * 460)
+    for said in ("for a return of 6,000", "1803.07055", "Humanoid-v1", "not reproduced here"):
+        assert said in found.steps_source
+    planned = {way.num_actors for way in found.ways if way.place == "serverless"}
+    assert {64, 256, 460} <= planned
+    assert 1000 not in planned
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("Hopper-v5", "--algorithm", "ars", "--to-return", "9"), "no recorded run is of ars"),
+        (
+            ("Hopper-v5", "--algorithm", "es", "--to-return", "9"),
+            "no recorded run is of es: give --total-steps",
+        ),
+        (
+            ("Humanoid-v5", "--algorithm", "ars", "--to-return", "6001"),
+            "published is 6000. Use a lower return, or give --total-steps",
+        ),
         (("Hopper-v5", "--episode-steps", "9"), "--episode-steps: is for ars and es"),
         (("Hoper-v5",), "did you mean Hopper-v5"),
         (("Hopper-v5", "--to-return", "1", "--total-steps", "1"), "not both"),
