@@ -3,7 +3,8 @@
 SAC and CrossQ share it; each has its own networks and gradient steps.
 
 The learner *owes* `updates_per_step` gradient steps for every environment step after the first
-`learning_starts`, whatever the number of actors; before that actors draw their actions uniformly.
+`learning_starts`, whatever the number of actors. Before the first one actors draw their actions
+uniformly.
 """
 
 import math
@@ -144,12 +145,13 @@ class ReplayLearner:
         )
 
     def policy_payload(self) -> PolicyPayload:
-        """Return the present policy as the actors load it."""
+        """Return the present policy as the actors load it: it changes only with an update."""
         arrays = {}
         for i, layer in enumerate(self._steps.policy.plain_layers()):
             arrays[f"policy.{i}.weight"] = layer.weight.detach().numpy().copy()
             arrays[f"policy.{i}.bias"] = layer.bias.detach().numpy().copy()
-        warming = self.replay.added < self._rule.learning_starts
+        # The number of steps in the replay does not decide: it changes without a new version.
+        warming = self._updates == 0 and self._rule.learning_starts > 0
         sampling = {"sampling": "uniform"} if warming else {}
         mapping = {"action_mapping": self._rule.action_mapping}
         return arrays, self._spec.metadata() | mapping | sampling

@@ -15,6 +15,7 @@ from learning.algorithms.sac import Crossq, Sac
 from shared.hyperparameters.crossq import CrossqHyperparameters
 from shared.hyperparameters.sac import SacHyperparameters
 from shared.policy.numpy_policy import load_policy
+from shared.trajectory import codec
 from shared.trajectory.trajectory import Trajectory
 from tests.learning.algorithms.off_policy_rounds import assert_same_state
 from tests.learning.trajectories import CONTINUOUS, DISCRETE
@@ -273,11 +274,37 @@ def test_it_owes_a_gradient_step_for_each_step_behind_the_first_ones() -> None:
     with pytest.raises(RuntimeError, match="owed"):
         made.update()
     made.add([trajectory(i) for i in range(1, 3)])
-    assert "sampling" not in made.policy_payload()[1]
     taken = list[float]()
     while made.ready:
         taken.append(made.update().stats["gradient_steps"])
     assert taken == [CHUNK, 80 - CHUNK]
+    assert "sampling" not in made.policy_payload()[1]
+
+
+@pytest.mark.parametrize(
+    ("learning_starts", "updates_per_step"),
+    [(40, 1.0), (2 * STEPS, 1.0), (40, 0.02), (0, 0.02)],
+)
+def test_a_version_is_never_published_with_two_contents(
+    learning_starts: int, updates_per_step: float
+) -> None:
+    """Each round is opened with the version of that moment, which rises only with an update."""
+    rule = RULE.model_copy(
+        update={"learning_starts": learning_starts, "updates_per_step": updates_per_step}
+    )
+    made, version, published = learner(rule), 0, dict[int, bytes]()
+    for index in range(6):
+        for each in (made, restored(made, rule)):
+            content = codec.encode(*each.policy_payload())
+            assert published.setdefault(version, content) == content
+        uniform = made.policy_payload()[1].get("sampling") == "uniform"
+        assert uniform == (version == 0 and learning_starts > 0)
+        made.add([trajectory(index, policy_version=version)])
+        while made.ready:
+            made.update()
+            version += 1
+            made.advance(version)
+    assert version > 0
 
 
 def test_a_step_that_is_not_finite_is_left_out_and_told() -> None:
