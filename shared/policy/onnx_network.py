@@ -85,6 +85,8 @@ def _session(graph: bytes) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # an actor has one core
     options.use_deterministic_compute = True
     options.log_severity_level = 3
+    # Otherwise bytes that are also of onnxruntime's own format are read as such, unchecked.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 

@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -126,6 +128,45 @@ def test_what_is_no_plain_network_is_refused(made: Callable[[], ModelProto], tol
 @pytest.mark.parametrize("graph", [b"", b"no graph", model().SerializeToString()[:-9]])
 def test_damaged_bytes_are_refused(graph: bytes) -> None:
     with pytest.raises(PolicyError):
+        load_policy(arrays(graph), METADATA)
+
+
+def also_in_onnxruntimes_format(graph: bytes, folder: Path) -> bytes:
+    """Return a model of onnxruntime's own format that is an empty ONNX message, too.
+
+    The format begins with the place of the content and "ORTM". The content is moved, so that these
+    bytes are fields of the message: numbers 1 and 2, and an unknown one of 84 bytes. Another
+    unknown field has the rest.
+    """
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(folder / "model.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    options.log_severity_level = 3
+    onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    saved = (folder / "model.ort").read_bytes()
+    place = bytes([0x08, 9, 0x12, 1])
+    moved = int.from_bytes(place, "little") - int.from_bytes(saved[:4], "little")
+    both = bytearray(place + saved[4:8] + bytes(moved) + saved[8:])
+    start = len(place) + len("OR") + 1 + 84
+    length = len(both) - start - 5
+    both[start : start + 5] = [
+        0x7A,
+        *(length >> bits & 0x7F | 0x80 for bits in (0, 7, 14)),
+        length >> 21,
+    ]
+    return bytes(both)
+
+
+def test_what_is_checked_as_one_format_is_not_run_as_another(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Gelu", ["observation"], ["seen"], domain="com.microsoft"),
+        helper.make_node("Relu", ["seen"], ["positive"]),
+    ]
+    graph = also_in_onnxruntimes_format(model(*nodes).SerializeToString(), tmp_path)
+    assert not onnx.load_model_from_string(graph).graph.node
+    by_itself = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    assert [each.name for each in by_itself.get_outputs()] == ["outputs"]
+    with pytest.raises(PolicyError, match="cannot be loaded"):
         load_policy(arrays(graph), METADATA)
 
 
