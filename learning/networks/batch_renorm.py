@@ -28,6 +28,9 @@ _MOST_SCALE = 3.0
 _MOST_SHIFT = 5.0
 """How far a minibatch's deviation and mean may be from the running ones and still be corrected."""
 
+Moments = tuple[Tensor, Tensor]
+"""The means and the variances of a layer's inputs: # [F] each."""
+
 
 class NormalisedMlps(FlatMlps):
     """Dense networks of the same sizes with a batch renormalisation before each layer."""
@@ -39,21 +42,30 @@ class NormalisedMlps(FlatMlps):
         self.statistics = torch.tensor([0.0, 1.0]).repeat_interleave(sum(sizes))
         """Running means, then running variances, of all layers in a row."""
         self.minibatches = torch.zeros(1)
-        """Normalised in training so far."""
-        means, variances = (torch.split(part, sizes) for part in self.statistics.chunk(2))
-        layers = [*zip(means, variances, strict=True)]
-        ends = range(0, len(layers) + 1, len(blocks))
-        self._running = [layers[start:end] for start, end in pairwise(ends)]
+        """Number of minibatches that the running statistics followed so far."""
+        self._next = self.statistics.clone()
+        """The running statistics as they are after the last minibatch."""
+        self._running, self._following = (
+            _by_network(flat, sizes, len(blocks)) for flat in (self.statistics, self._next)
+        )
 
     def outputs(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """Return each network's outputs, by its running statistics: # [N, outputs] each."""
         return self._outputs(inputs, training=False)
 
     def training_outputs(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """Return what each gives by the statistics of these inputs; the running ones follow."""
-        outputs = self._outputs(inputs, training=True)
+        """Return what each gives by the statistics of these inputs; `follow` takes them up."""
+        return self._outputs(inputs, training=True)
+
+    @property
+    def can_follow(self) -> bool:
+        """Whether the running statistics stay finite with the last training inputs."""
+        return bool(torch.isfinite(self._next).all())
+
+    def follow(self) -> None:
+        """Move the running statistics towards those of the last training inputs."""
+        self.statistics.copy_(self._next)
         self.minibatches += 1
-        return outputs
 
     def plain_layers(self) -> list[Layer]:
         """Return the first network's layers with the running statistics worked into them."""
@@ -66,20 +78,30 @@ class NormalisedMlps(FlatMlps):
     def _outputs(self, inputs: Tensor, *, training: bool) -> tuple[Tensor, ...]:
         warm = bool(self.minibatches >= _WARM_UP)
         found = []
-        for layers, running in zip(self.networks, self._running, strict=True):
+        for network in zip(self.networks, self._running, self._following, strict=True):
             x = inputs
-            for block, layer, (mean, variance) in zip(self._blocks, layers, running, strict=True):
+            for block, layer, running, following in zip(self._blocks, *network, strict=True):
                 if training:
-                    x = _renormalised(x, mean, variance, warm=warm)
+                    x = _renormalised(x, running, following, warm=warm)
                 else:
+                    mean, variance = running
                     x = (x - mean) / torch.sqrt(variance + _EPSILON)
                 x = forward((block,), (layer,), x)
             found.append(x)
         return tuple(found)
 
 
-def _renormalised(x: Tensor, mean: Tensor, variance: Tensor, *, warm: bool) -> Tensor:
-    """Normalise a minibatch # [N, F]; move the running mean and variance # [F] towards its own."""
+def _by_network(flat: Tensor, sizes: list[int], num_layers: int) -> list[list[Moments]]:
+    """Return views of the moments of each network's layers."""
+    means, variances = (torch.split(part, sizes) for part in flat.chunk(2))
+    layers = [*zip(means, variances, strict=True)]
+    ends = range(0, len(layers) + 1, num_layers)
+    return [layers[start:end] for start, end in pairwise(ends)]
+
+
+def _renormalised(x: Tensor, running: Moments, following: Moments, *, warm: bool) -> Tensor:
+    """Normalise a minibatch # [N, F]; write the running moments moved towards its own."""
+    mean, variance = running
     own_variance, own_mean = torch.var_mean(x, dim=0, correction=0)
     deviation = torch.sqrt(own_variance + _EPSILON)
     normalised = (x - own_mean) / deviation
@@ -87,6 +109,6 @@ def _renormalised(x: Tensor, mean: Tensor, variance: Tensor, *, warm: bool) -> T
         usual = torch.sqrt(variance + _EPSILON)
         scale = (deviation / usual).clamp(1.0 / _MOST_SCALE, _MOST_SCALE)
         shift = ((own_mean - mean) / usual).clamp(-_MOST_SHIFT, _MOST_SHIFT)
-        mean.lerp_(own_mean, _RATE)
-        variance.lerp_(own_variance, _RATE)
+        torch.lerp(mean, own_mean, _RATE, out=following[0])
+        torch.lerp(variance, own_variance, _RATE, out=following[1])
     return normalised * scale + shift if warm else normalised

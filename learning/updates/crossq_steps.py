@@ -56,5 +56,15 @@ class CrossqSteps(SacSteps):
         target = self._target(rows, value - temperature * log_prob)
         return half_squared_errors((now[0], now[1]), target)
 
+    def _apply(self, name: str, gradient: Tensor, loss: Tensor) -> list[float] | None:
+        """Step as SAC does; running statistics follow with it, and without finite ones no step."""
+        normalised = {"policy": self.policy, "critics": self.critics}.get(name)
+        if normalised is not None and not normalised.can_follow:
+            return None
+        taken = super()._apply(name, gradient, loss)
+        if normalised is not None and taken is not None:
+            normalised.follow()
+        return taken
+
     def _follow(self) -> None:
         """Do nothing: there are no slow copies."""

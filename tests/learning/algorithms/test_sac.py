@@ -307,14 +307,30 @@ def test_a_version_is_never_published_with_two_contents(
     assert version > 0
 
 
-def test_a_step_that_is_not_finite_is_left_out_and_told() -> None:
-    made = learner()
+@pytest.mark.parametrize("rule", [RULE, CROSSQ])
+def test_a_step_that_is_not_finite_is_left_out_and_told(rule: SacHyperparameters) -> None:
+    made = learner(rule)
     broken = trajectory(0)
     made.add([broken.replaced(reward=np.full_like(broken.reward, np.inf))])
-    before = copy.deepcopy(made.state()[0]["critics"])
+    before = copy.deepcopy(made.state()[0])
     with pytest.raises(FloatingPointError, match="learning_rate"):
         made.update()
-    assert np.array_equal(made.state()[0]["critics"], before)
+    for name, found in made.state()[0].items():
+        assert not name.startswith("critics") or np.array_equal(found, before[name])
+
+
+@pytest.mark.parametrize("rule", [RULE, CROSSQ])
+def test_a_huge_number_spoils_only_the_steps_that_see_it(rule: SacHyperparameters) -> None:
+    made = learner(rule.model_copy(update={"replay_capacity": 2 * STEPS}))
+    huge = trajectory(0)
+    huge.observation[3, 0, 0] = 1e20
+    made.add([huge, trajectory(1)])
+    stats = made.update().stats
+    assert 0 < stats["skipped_steps"] < stats["gradient_steps"]
+    made.add([trajectory(2), trajectory(3)])  # the replay forgets the huge number
+    assert made.update().stats["skipped_steps"] == 0
+    for found in (made.state()[0], made.policy_payload()[0]):
+        assert all(np.isfinite(array).all() for array in found.values())
 
 
 def test_another_job_begins_with_its_networks() -> None:

@@ -16,6 +16,7 @@ def test_a_minibatch_like_the_running_statistics_is_seen_as_they_see_it() -> Non
     with torch.no_grad():
         for _ in range(500):
             networks.training_outputs(seen)
+            networks.follow()
         seen = 1.3 * seen + 0.3
         expected = networks.outputs(seen)
         networks.minibatches.fill_(100_000)
