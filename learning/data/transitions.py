@@ -81,6 +81,7 @@ class Replay:
         self._rows = np.empty((capacity, width), np.float32)  # pages are allocated when filled
         self.added = 0
         """Rows ever added."""
+        self._start = 0
 
     @property
     def capacity(self) -> int:
@@ -90,7 +91,7 @@ class Replay:
     @property
     def first(self) -> int:
         """The oldest row that is kept."""
-        return max(0, self.added - self.capacity)
+        return max(self._start, self.added - self.capacity)
 
     @property
     def width(self) -> int:
@@ -110,20 +111,9 @@ class Replay:
             raise ValueError(f"rows {start} to {end} are not kept: {self.first} to {self.added}")
         return self._rows[self._places(start, end)]
 
-    def restore(self, added: int, rows: Rows) -> None:
-        """Continue with `added` rows ever added, of which these are the newest # [N, W].
-
-        Raises:
-            ValueError: They are of another width, or not those that are kept.
-        """
-        kept = min(added, self.capacity)
-        if rows.shape != (kept, self.width) or rows.dtype != np.float32:
-            raise ValueError(
-                f"the replay is {rows.dtype}{list(rows.shape)}, expected float32[{kept}, "
-                f"{self.width}]"
-            )
-        self.added = added
-        self._rows[self._places(added - kept, added)] = rows
+    def restart(self, at: int) -> None:
+        """Drop all rows and count from `at`, the index of the row that is added next."""
+        self.added = self._start = at
 
     def drawn(self, choices: NDArray[np.float64]) -> Rows:
         """Return rows chosen uniformly by numbers in [0, 1) of any shape # [..., W]."""

@@ -50,8 +50,12 @@ class Replay(Protocol):
         """Return rows `start` to `end`."""
         ...
 
-    def restore(self, added: int, rows: NDArray[np.float32]) -> None:
-        """Continue with `added` rows ever added, of which these are the newest."""
+    def restart(self, at: int) -> None:
+        """Drop all rows and count from `at`, the index of the row that is added next."""
+        ...
+
+    def add(self, rows: NDArray[np.float32]) -> None:
+        """Add rows; they replace the oldest."""
         ...
 
 
@@ -91,25 +95,31 @@ class ReplaySegments:
         return (*kept, added)
 
     def restore(self, segments: Sequence[Segment], replay: Replay) -> None:
-        """Fill an empty replay from segments.
+        """Fill an empty replay from segments. Only one of them is in memory at a time.
 
         Raises:
             ValueError: A segment is missing or damaged, or they are of another replay.
         """
         if not segments:
             return
-        parts = []
-        for segment in segments:
-            data = self._artifacts.read(self._job_id, _name(segment))
-            if data is None or hashlib.sha256(data).hexdigest() != segment.sha256:
-                wrong = "missing" if data is None else "damaged: its name is not its SHA-256"
-                raise ValueError(f"{_name(segment)} is {wrong}")
-            if len(data) != 4 * replay.width * (segment.end - segment.first):
-                raise ValueError(f"{_name(segment)} holds {len(data)} bytes, of other steps")
-            parts.append(np.frombuffer(data, np.float32).reshape(-1, replay.width))
         added = segments[-1].end
-        kept = min(added, replay.capacity)
-        replay.restore(added, np.concatenate(parts)[-kept:])
+        kept, steps = min(added, replay.capacity), added - segments[0].first
+        if steps < kept:
+            raise ValueError(f"the replay's segments hold {steps} steps, expected {kept}")
+        replay.restart(segments[0].first)
+        for segment in segments:
+            if segment.first != replay.added:
+                raise ValueError(f"{_name(segment)} does not follow step {replay.added}")
+            replay.add(self._rows(segment, replay.width))
+
+    def _rows(self, segment: Segment, width: int) -> NDArray[np.float32]:
+        data = self._artifacts.read(self._job_id, _name(segment))
+        if data is None or hashlib.sha256(data).hexdigest() != segment.sha256:
+            wrong = "missing" if data is None else "damaged: its name is not its SHA-256"
+            raise ValueError(f"{_name(segment)} is {wrong}")
+        if len(data) != 4 * width * (segment.end - segment.first):
+            raise ValueError(f"{_name(segment)} holds {len(data)} bytes, of other steps")
+        return np.frombuffer(data, np.float32).reshape(-1, width)
 
     def forget(self, named: Collection[Segment]) -> None:
         """Remove all segments except for `named`."""

@@ -64,7 +64,8 @@ def restored(saved: ReplayLearner, rule: SacHyperparameters = RULE) -> ReplayLea
     other = learner(rule, seed=99)
     other.load_state(*saved.state())
     replay = saved.replay
-    other.replay.restore(replay.added, replay.between(replay.first, replay.added))
+    other.replay.restart(replay.first)
+    other.replay.add(replay.between(replay.first, replay.added))
     return other
 
 

@@ -61,7 +61,9 @@ def test_the_ring_keeps_the_newest_rows_in_order(sizes: tuple[int, ...]) -> None
     choices = (np.arange(added - first) + 0.5) / (added - first)
     assert sorted(replay.drawn(choices)[:, 0]) == list(range(first, added))
     other = Replay(width=2, capacity=8)
-    other.restore(added, replay.between(first, added))
+    other.restart(first)
+    other.add(replay.between(first, added))
+    assert (other.added, other.first) == (added, first)
     np.testing.assert_array_equal(other.drawn(choices), replay.drawn(choices))
 
 
@@ -70,5 +72,8 @@ def test_rows_that_are_gone_are_not_handed_out() -> None:
     replay.add(_numbered(0, 6))
     with pytest.raises(ValueError, match="not kept"):
         replay.between(1, 6)
-    with pytest.raises(ValueError, match=r"expected float32\[4, 2\]"):
-        replay.restore(6, _numbered(0, 6))
+    replay.restart(9)
+    replay.add(_numbered(9, 11))
+    assert (replay.added, replay.first) == (11, 9)
+    with pytest.raises(ValueError, match="not kept"):
+        replay.between(8, 11)

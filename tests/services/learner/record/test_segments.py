@@ -1,5 +1,6 @@
 """A replay in checkpoints: written at most twice, restored to the bit, damage named."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,8 @@ class Counting(LocalArtifacts):
         super().write(job_id, name, data)
 
 
-def _save(store: CheckpointStore, replay: Replay, index: int) -> None:
-    replay.add(np.random.default_rng(index).standard_normal((ROWS, WIDTH), np.float32))
+def _save(store: CheckpointStore, replay: Replay, index: int, rows: int = ROWS) -> None:
+    replay.add(np.random.default_rng(index).standard_normal((rows, replay.width), np.float32))
     run = RunState(next_round=index + 1, policy_version=index, curvature=None, previous=None)
     store.save(Checkpoint(run=run, arrays={}, scalars={}, policy=b"policy"), replay=replay)
 
@@ -70,6 +71,35 @@ def test_segments_that_an_older_checkpoint_names_stay_with_it(tmp_path: Path) ->
     LocalArtifacts(tmp_path).delete("job", newest)
     found = _restored(tmp_path, 10_000)
     np.testing.assert_array_equal(found.between(0, before), replay.between(0, before))
+
+
+def test_only_one_segment_is_in_memory_while_a_replay_is_restored(tmp_path: Path) -> None:
+    rows, parts = 2000, 20
+    store, replay = CheckpointStore(LocalArtifacts(tmp_path), "job", keep=2), _replay(rows * parts)
+    for index in range(parts):
+        _save(store, replay, index, rows)
+    newest, found = store.latest(), _replay(rows * parts)
+    assert newest is not None
+    segment = rows * WIDTH * 4
+    tracemalloc.start()
+    store.restore_replay(newest, found)
+    peak = tracemalloc.get_traced_memory()[1]  # beside the ring, which was there before
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found.between(0, found.added), replay.between(0, replay.added))
+    assert peak < 3 * segment
+
+
+def test_segments_of_another_replay_are_refused(tmp_path: Path) -> None:
+    store, replay = CheckpointStore(LocalArtifacts(tmp_path), "job", keep=2), _replay(ROWS)
+    for index in range(3):
+        _save(store, replay, index)
+    with pytest.raises(ValueError, match=f"hold {ROWS} steps, expected {3 * ROWS}"):
+        _restored(tmp_path, 100)
+    wider = Replay(width=WIDTH + 1, capacity=ROWS)
+    newest = store.latest()
+    assert newest is not None
+    with pytest.raises(ValueError, match="bytes, of other steps"):
+        store.restore_replay(newest, wider)
 
 
 @pytest.mark.parametrize(("harm", "told"), [("remove", "missing"), ("change", "SHA-256")])
