@@ -299,12 +299,19 @@ class JobSpec(EnvironmentRef):
         Raises:
             ValueError: It does not suit them; the message names the field and its value.
         """
+        traits = ALGORITHMS[self.algorithm]
+        if scaling.divides_samples and not traits.shares_samples:
+            plan = "; `nitro plan` prints how many actors keep the learner busy"
+            raise ValueError(
+                f"scaling.policy ({scaling.policy}) divides samples_per_round among the actors, "
+                f"which {self.algorithm} does not have: use fixed{plan if traits.replays else ''}"
+            )
         scaling.require_fit(
             self.actors,
             shares_samples=self.samples_per_round is not None,
-            on_policy=ALGORITHMS[self.algorithm].on_policy,
+            on_policy=traits.on_policy,
         )
-        if scaling.measures and not ALGORITHMS[self.algorithm].objectives:
+        if scaling.measures and not traits.objectives:
             raise ValueError(
                 f"scaling.policy ({scaling.policy}) needs measurements after updates, which "
                 f"{self.algorithm} does not have: use fixed"

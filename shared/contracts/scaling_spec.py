@@ -71,6 +71,8 @@ class Policy(Message):
     policy: str
     decides_samples: ClassVar[bool] = False
     """Whether it needs rounds in which more actors bring more samples."""
+    divides_samples: ClassVar[bool] = False
+    """Whether it divides a round's fixed number of samples among the actors."""
     measures: ClassVar[bool] = False
     """Whether it uses a detector's measurements."""
 
@@ -137,6 +139,7 @@ class AutoScaling(Policy):
     """The most actors that share a round's samples while their steps outweigh their calls."""
 
     policy: Literal["auto"]
+    divides_samples: ClassVar[bool] = True
     steps_per_overhead: Annotated[Number, Field(gt=0, le=1000)] = 5.0
     """An actor's steps take at least this many times as long as the overhead of its call."""
 

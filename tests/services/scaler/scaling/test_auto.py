@@ -121,6 +121,16 @@ def test_a_job_without_samples_to_share_is_refused() -> None:
         JobSpec(scaling=AutoScaling(policy="auto"))
 
 
+@pytest.mark.parametrize("algorithm", ["sac", "crossq", "impact", "impala", "ars", "es"])
+def test_an_algorithm_whose_rounds_share_no_samples_is_told_to_use_fixed(algorithm: str) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        JobSpec(algorithm=algorithm, scaling=AutoScaling(policy="auto"))
+    told = f"samples_per_round among the actors, which {algorithm} does not have: use fixed"
+    assert told in str(refusal.value)
+    # Only the learner of an algorithm with a replay has a fixed number of gradient steps per step.
+    assert ("`nitro plan` prints" in str(refusal.value)) == (algorithm in ("sac", "crossq"))
+
+
 def test_steps_of_environments_side_by_side_all_count(scaler: Scaler) -> None:
     lease = scaler.begin(
         samples_per_round=72,
