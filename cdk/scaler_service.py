@@ -235,6 +235,7 @@ def _limits_and_prices(config: NitroConfig, learner_types: tuple[str, ...]) -> d
         **({} if dearest is None else {"NITRO_LEARNER_INSTANCE": dearest}),
         "NITRO_CPU_LEARNER_VCPU": str(config.cpu_learner_vcpu),
         "NITRO_CPU_LEARNER_MEMORY_GB": f"{config.cpu_learner_memory_mb / 1024:g}",
+        "NITRO_GPU_LEARNER_MEMORY_GB": f"{config.learner_memory_mb / 1024:g}",
         "NITRO_CACHE_NODE": config.cache_node_type,
         "NITRO_CACHE_ENGINE": config.cache_engine,
         "NITRO_SCALER_VCPU": f"{config.scaler_cpu / 1024:g}",

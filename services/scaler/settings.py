@@ -184,6 +184,8 @@ class Settings(CacheSettings):
     """Fargate size the learner without a GPU is billed as."""
     cpu_learner_memory_gb: Annotated[float, Field(ge=0)] = 4.0
     """Fargate memory the learner without a GPU is billed as."""
+    gpu_learner_memory_gb: Annotated[float, Field(gt=0)] = 24.0
+    """Memory of the learner with a GPU, which replays of jobs have to fit."""
     cache_node: str = DEFAULT_CACHE_NODE
     """ElastiCache type the cache is billed as; `none` is free."""
     cache_engine: CacheEngine = DEFAULT_CACHE_ENGINE

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import get_args
 
+import psutil
 from anyio.to_thread import current_default_thread_limiter
 
 from services.scaler.book.book import Book
@@ -25,6 +26,7 @@ from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
+from services.scaler.jobs.replay_size import LearnerMemory
 from services.scaler.jobs.service import JobService
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches
@@ -125,6 +127,7 @@ class Components:
             has_gpu=settings.has_gpu,
             cache_node=settings.cache_node if settings.starts_learners else None,
             side_by_side=settings.starts_learners,
+            learner_memory=_learner_memory(settings),
             files=self.files,
         )
         changes = JobChanges(book=self.book, launches=self.launches, gradients=self.gradients)
@@ -320,3 +323,12 @@ class Components:
     def _num_held(self) -> int:
         now = self.now()
         return sum(is_held(record, now) for record in self.book.with_status(LIVE))
+
+
+def _learner_memory(settings: Settings) -> LearnerMemory:
+    """Return the learners' memory: that of their tasks on AWS, otherwise this machine's."""
+    if settings.starts_learners:
+        gb = settings.cpu_learner_memory_gb, settings.gpu_learner_memory_gb
+        return LearnerMemory(cpu_mib=1024 * gb[0], gpu_mib=1024 * gb[1], on_aws=True)
+    here = psutil.virtual_memory().total / 1024**2
+    return LearnerMemory(cpu_mib=here, gpu_mib=here, on_aws=False)

@@ -87,6 +87,7 @@ def test_the_learner_on_cores_is_a_fargate_task(synthesised: Synthesised, varian
     assert (task["Cpu"], task["Memory"]) == ("4096", "8192")
     assert _value(larger, "Scaler", "NITRO_CPU_LEARNER_VCPU") == "4"
     assert _value(larger, "Scaler", "NITRO_CPU_LEARNER_MEMORY_GB") == "8"
+    assert _value(larger, "Scaler", "NITRO_GPU_LEARNER_MEMORY_GB") == "24"
 
 
 def test_the_learner_on_cores_may_do_what_the_other_may_and_writes_to_the_images_volume(

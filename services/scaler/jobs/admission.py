@@ -32,6 +32,7 @@ from services.scaler.jobs.network_size import (
     network_errors,
     sequence_errors,
 )
+from services.scaler.jobs.replay_size import LearnerMemory, replay_errors
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.orders import longest_event_bytes
 from services.scaler.launching.quota import ConcurrencyQuota
@@ -77,6 +78,8 @@ class Admission:
     """The cache's node on AWS; None elsewhere."""
     side_by_side: bool = False
     """Whether each job has its own learner."""
+    learner_memory: LearnerMemory | None = None
+    """None if it is not known."""
 
     def waits_for_an_actor(self, spec: JobSpec) -> bool:
         """Whether an actor has to describe the job's environment first."""
@@ -115,7 +118,8 @@ class Admission:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the concurrency limit is not known: {error}"
             ) from error
-        least = least_pricing(spec, learner_in(spec, environment), pricing)
+        learner = learner_in(spec, environment)
+        least = least_pricing(spec, learner, pricing)
         # Without `init_from` no file is read, so a slow bucket delays no other job.
         earlier = await self.threads.run(self._earlier, spec) if spec.init_from else None
         refuse_wrong(
@@ -123,6 +127,7 @@ class Admission:
                 *_concurrency_errors(spec, limit),
                 *self.room_errors(spec, environment),
                 *trajectory_errors(spec, environment),
+                *replay_errors(spec, environment, learner, self.learner_memory),
                 *budget_errors(spec, least),
                 *_target_errors(spec),
                 *initial_policy_errors(spec, environment, earlier),

@@ -12,6 +12,7 @@ from services.scaler.book.records import JobRecord
 from services.scaler.jobs.admission import Admission, agent_errors, budget_errors, search_errors
 from services.scaler.jobs.cache_use import round_bytes
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
+from services.scaler.jobs.replay_size import LearnerMemory
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.launching.tasks import MAX_EVENT_BYTES
@@ -74,6 +75,7 @@ def admission(
     cache_memory_mb: int = 100_000,
     has_gpu: bool = True,
     side_by_side: bool = False,
+    learner_memory: LearnerMemory | None = None,
 ) -> Admission:
     quota = ConcurrencyQuota(limit_of(1000), ttl_s=3600)
     return Admission(
@@ -84,6 +86,7 @@ def admission(
         cache_memory_mb=cache_memory_mb,
         has_gpu=has_gpu,
         side_by_side=side_by_side,
+        learner_memory=learner_memory,
     )
 
 
@@ -108,6 +111,24 @@ async def test_without_a_gpu_jobs_that_want_one_are_refused_with_the_quotas_name
     lambdas.behave = lambda task, nth: Reply(body=IMAGES.model_dump(mode="json"))
     images = JobSpec(env_id="ALE/Pong-v5", learner="auto")
     assert "set learner to cpu" in (await refused(small, images))["learner"]
+
+
+async def test_a_replay_that_its_learner_cannot_hold_is_refused(
+    catalogue: EnvironmentCatalogue,
+) -> None:
+    memory = LearnerMemory(cpu_mib=1900, gpu_mib=1900, on_aws=True)
+    small = admission(catalogue, learner_memory=memory)
+    spec = JobSpec.model_validate(
+        {
+            "algorithm": "sac",
+            "preset": "standard",
+            "scaling": {"policy": "fixed"},
+            "hyperparameters": {"replay_capacity": 10_000_000, "replay_mb": 992},
+        }
+    )
+    await small.admit(spec, PRICING)
+    large = spec.model_copy(update={"hyperparameters": {"replay_capacity": 10_000_000}})
+    assert "set it to 992 or lower" in (await refused(small, large))["hyperparameters.replay_mb"]
 
 
 def kwargs_of(num_bytes: int) -> dict[str, str]:
