@@ -14,7 +14,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from functions.actor.errors import RolloutError, environment_frames
+from functions.actor.errors import RolloutError
+from shared.environments.interface import environment_frames
 
 STEP_TIMEOUT_S = 30.0
 """Longest step, reset or construction by default: half of the function's own time-out."""

@@ -17,6 +17,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, JobStatus, StopReason, Wait
 from shared.contracts.rounds import RoundRecord
 from shared.contracts.stop_rule import MAX_ROUNDS, StopRule
+from shared.hyperparameters.presets import ALGORITHMS
 
 _BROKEN = "were dropped and sampled again: an observation or a reward was not finite"
 _NO_EVALUATION = "evaluation left out"
@@ -243,7 +244,11 @@ def next_commands(job: Job, place: Place) -> list[tuple[str, str]]:
         commands.append((command(*longer), why))
     else:
         commands.append((command("export", job_id, "--out", "policy"), "export the policy"))
+    if not ALGORITHMS[spec.algorithm].objectives:
+        return commands  # its presets hardly differ
     same = ["train", spec.env_id, *_environment_options(spec)]
+    if spec.algorithm != "ppo":
+        same += ["--algorithm", spec.algorithm]
     if spec.preset == "paper":
         commands.append((command(*same), "the preset that learns best, a million steps"))
     else:

@@ -61,7 +61,10 @@ def own_variables(texts: Sequence[str]) -> dict[str, str]:
         if not given:
             here = os.environ.get(name)
             if here is None:
-                raise CommandError(f"--env: {name} is not set here; give {name}=VALUE")
+                raise CommandError(
+                    f"--env: {name} is not set here; give {name}=VALUE. It sets a variable of the "
+                    "simulator's; an environment to train in is named without an option"
+                )
             value = here
         found[f"env_variables.{name}"] = value
     return found

@@ -44,15 +44,22 @@ def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:
     if kind == "field" and (meant := meaning_of(name, known)):
         return f"no such {kind}; {meant}"
     around = [other for other in known if not name.startswith(f"{other}.")]
-    near = get_close_matches(name, around, n=1)
-    return f"no such {kind}" + (f"; did you mean {near[0]}?" if near else "")
+    group = name.rpartition(".")[0]
+    if beside := [other for other in around if other.rpartition(".")[0] == group]:
+        around = beside
+    # Without the group's name, which would make all of its fields alike.
+    nameless = {other.removeprefix(f"{group}."): other for other in around}
+    near = get_close_matches(name.removeprefix(f"{group}."), nameless, n=1)
+    return f"no such {kind}" + (f"; did you mean {nameless[near[0]]}?" if near else "")
 
 
 def meaning_of(name: str, known: Sequence[str]) -> str | None:
-    """Explain a name of another library, or one of ours in another group.
+    """Explain a name of another library, or one of ours in another group or for other algorithms.
 
     >>> meaning_of("gamma", ["seed", "hyperparameters.discount"])
     'it is hyperparameters.discount here'
+    >>> meaning_of("hyperparameters.n_epochs", ["seed", "hyperparameters.discount"])
+    'num_epochs is for ppo, impact'
     """
     last = name.rpartition(".")[2]
     theirs = familiar(last)
@@ -60,8 +67,11 @@ def meaning_of(name: str, known: Sequence[str]) -> str | None:
         return theirs.here
     named = [theirs.here] if theirs is not None and theirs.here in known else []
     same = [other for other in known if other.rpartition(".")[2] == last]
-    paths = named or same
-    return f"it is {' or '.join(paths)} here" if paths else None
+    if paths := named or same:
+        return f"it is {' or '.join(paths)} here"
+    last = last if theirs is None else theirs.here.rpartition(".")[2]
+    able = [key for key, traits in ALGORITHMS.items() if last in traits.model.model_fields]
+    return f"{last} is for {', '.join(able)}" if able else None
 
 
 def explained(details: Mapping[str, object], field: str, known: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import importlib.metadata
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 
 import gymnasium
@@ -28,7 +29,12 @@ from shared.environments.building import (
     wrapper_types,
 )
 from shared.environments.games import games_of
-from shared.environments.interface import require_reward, require_start, what_went_wrong
+from shared.environments.interface import (
+    environment_frames,
+    require_reward,
+    require_start,
+    what_went_wrong,
+)
 from shared.environments.pace import slow_step_s
 from shared.environments.rebuilt import LONG_SEED, Rebuilt
 from shared.environments.spaces import (
@@ -128,8 +134,9 @@ def _try_one_step(
         bool(terminated), bool(truncated)
     except Exception as error:  # an environment may raise anything
         why = what_went_wrong(error, env)
+        where = environment_frames(traceback.extract_tb(error.__traceback__))
         raise UnsupportedEnvironment(
-            f"env_id {env_id!r} failed when its first step was tried: {why}"
+            f"env_id {env_id!r} failed when its first step was tried: {why}{where}"
         ) from error
 
 

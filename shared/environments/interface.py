@@ -8,11 +8,13 @@ import inspect
 import re
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+import shared
 from shared.environments.told_errors import error_text
 
 Env = gymnasium.Env[Any, Any]
@@ -25,6 +27,11 @@ STEP_RETURNS = (
 _UNPACKING = re.compile(r"values to unpack \(expected ([25])\b")
 _BETWEEN = ("functions.", "gymnasium.core", "gymnasium.wrappers.", "nitro.", "shared.")
 """Modules that call environments without being environments."""
+
+_OURS = (*map(str, shared.__path__), str(Path(shared.__path__[0]).parent / "functions"))
+_GYMNASIUM = str(Path(gymnasium.__file__).parent)
+_MOST_FRAMES = 4
+"""Number of innermost frames to show; the message has to fit into a reply."""
 
 
 def require_start(start: object) -> object:
@@ -68,6 +75,26 @@ def what_went_wrong(error: BaseException, env: Env) -> str:
             said = f"step returned the reward {_shown(reward)}; a reward is one number"
             return f"{said}{_place(env, 'step')}"
     return error_text(error)
+
+
+def environment_frames(frames: traceback.StackSummary) -> str:
+    """Return the frames in an environment's own code, formatted like a traceback.
+
+    Args:
+        frames: From the outermost to the innermost. Calls that lead into the environment, in Nitro
+            and Gymnasium's wrappers, are left out.
+
+    Returns:
+        Lines that begin with a line break; empty if no frame is the environment's.
+    """
+    ours = [at for at, frame in enumerate(frames) if frame.filename.startswith(_OURS)]
+    inner = frames[ours[-1] + 1 :] if ours else list(frames)
+    while len(inner) > 1 and inner[0].filename.startswith(_GYMNASIUM):
+        inner = inner[1:]
+    return "".join(
+        f'\n  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n    {frame.line}'
+        for frame in inner[-_MOST_FRAMES:]
+    )
 
 
 def _is_number(value: Any) -> bool:

@@ -193,11 +193,13 @@ def _begin(wanted: NewJob | Resumption, api: Api, interrupts: Interrupts) -> Job
     try:
         return wanted.begin(api.client)
     except ApiError as error:
-        if not {"max_rounds", "max_env_steps"} & {each.field for each in error.problem.errors}:
+        options = {"max_rounds": "--rounds", "max_env_steps": "--total-steps"}
+        wrong = [options[each.field] for each in error.problem.errors if each.field in options]
+        if not wrong:
             raise
-        option, more = more_of(api.client.get(wanted.job_id))
-        command = api.place.command("train", "--resume", wanted.job_id, option, more)
-        raise CommandError(f"{option}: {error}\nfor example: {command}") from error
+        longer = more_of(api.client.get(wanted.job_id))
+        command = api.place.command("train", "--resume", wanted.job_id, *longer)
+        raise CommandError(f"{wrong[0]}: {error}\nfor example: {command}") from error
 
 
 def _watch(

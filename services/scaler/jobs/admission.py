@@ -32,7 +32,7 @@ from services.scaler.jobs.network_size import (
     network_errors,
     sequence_errors,
 )
-from services.scaler.jobs.replay_size import LearnerMemory, replay_errors
+from services.scaler.jobs.replay_size import LearnerMemory, replay_errors, warm_up_warnings
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.orders import longest_event_bytes
 from services.scaler.launching.quota import ConcurrencyQuota
@@ -186,7 +186,7 @@ def admitted(job: Job, environment: EnvironmentSpec, cache_node: str | None) -> 
             "status": "queued",
             "environment": environment,
             "learner": learner_in(job.spec, environment),
-            "warnings": slow,
+            "warnings": (*slow, *warm_up_warnings(job.spec, environment)),
             "full_hyperparameters": resolve_for(job.spec, environment).model_dump(),
         }
     )

@@ -9,6 +9,7 @@ from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import resolve_for
 from shared.contracts.learner_kind import LearnerKind
 from shared.contracts.problem import FieldError
+from shared.contracts.scaling_spec import FixedScaling
 from shared.hyperparameters.replay import ReplayHyperparameters
 
 _MB = 10**6
@@ -52,6 +53,24 @@ def numbers_per_step(environment: EnvironmentSpec) -> int:
     """
     actions = environment.action.low if environment.action.kind == "continuous" else ()
     return 2 * math.prod(environment.observation.shape) + len(actions) + 2
+
+
+def warm_up_warnings(spec: JobSpec, environment: EnvironmentSpec) -> tuple[str, ...]:
+    """Return a warning if a job ends before its first gradient step."""
+    rule = resolve_for(spec, environment)
+    if not isinstance(rule, ReplayHyperparameters):
+        return ()
+    num_actors = spec.actors.max
+    if isinstance(spec.scaling, FixedScaling):
+        num_actors = spec.scaling.num_actors
+    steps = spec.stop.max_rounds * num_actors * spec.steps_of(num_actors)
+    steps = min(steps, spec.stop.max_env_steps or steps)
+    if steps > rule.learning_starts:
+        return ()
+    return (
+        f"the policy will not change: the job has at most {steps:,} steps, and "
+        f"hyperparameters.learning_starts is {rule.learning_starts:,}",
+    )
 
 
 def replay_errors(

@@ -161,6 +161,11 @@ def test_what_to_do_next_follows_from_the_job() -> None:
     assert paper.endswith("--preset paper")
     (_, _, (learns_best, _)) = next_commands(job(), PLACE)
     assert learns_best == PLACE.command("train", job().spec.env_id)
+    off_policy = job(spec=JobSpec.model_validate({"algorithm": "impact", "preset": "paper"}))
+    (_, _, (other, _)) = next_commands(off_policy, PLACE)
+    assert other == PLACE.command("train", job().spec.env_id, "--algorithm", "impact")
+    replaying = job(spec=JobSpec.model_validate({"algorithm": "sac"}))
+    assert len(next_commands(replaying, PLACE)) == 2
 
 
 def test_nobody_goes_on_with_a_job_that_succeeded() -> None:

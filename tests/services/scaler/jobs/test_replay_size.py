@@ -4,7 +4,12 @@ import pytest
 
 from learning.algorithms.replay_learner import ReplayLearner
 from learning.algorithms.sac import Crossq, Sac
-from services.scaler.jobs.replay_size import LearnerMemory, numbers_per_step, replay_errors
+from services.scaler.jobs.replay_size import (
+    LearnerMemory,
+    numbers_per_step,
+    replay_errors,
+    warm_up_warnings,
+)
 from shared.contracts.environment_spec import (
     ContinuousActionSpec,
     EnvironmentSpec,
@@ -97,3 +102,21 @@ def test_it_is_the_size_of_the_learners_ring(
 ) -> None:
     learner = kind(HUMANOID, rule.model_copy(update={"replay_capacity": 10}), seed=1)
     assert 4 * numbers_per_step(HUMANOID) == 4 * learner.replay.width == STEP_BYTES
+
+
+@pytest.mark.parametrize(
+    ("stop", "warned"),
+    [
+        ({"max_rounds": 19}, True),  # 4,864 steps
+        ({"max_rounds": 20}, False),
+        ({"max_rounds": 99, "max_env_steps": 5000}, True),
+    ],
+)
+def test_a_job_that_ends_before_its_first_gradient_step_is_warned(
+    stop: dict[str, int], warned: bool
+) -> None:
+    job = {"env_id": "Humanoid-v4", "algorithm": "sac", "steps_per_actor": 32, "stop": stop}
+    job |= {"actors": {"min": 1, "max": 16}, "scaling": {"policy": "fixed", "num_actors": 8}}
+    rule = {"hyperparameters": {"learning_starts": 5000}}
+    warnings = warm_up_warnings(JobSpec.model_validate(job | rule), HUMANOID)
+    assert any("learning_starts is 5,000" in text for text in warnings) == warned

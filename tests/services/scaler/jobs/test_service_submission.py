@@ -98,6 +98,17 @@ def test_a_target_without_evaluations_is_refused_but_a_job_that_has_one_is_read(
     ("spec", "field", "message"),
     [
         ({"sede": 1}, "sede", "no such field; did you mean seed?"),
+        (
+            {"algorithm": "sac", "hyperparameters": {"clip": 0.2}},
+            "hyperparameters.clip",
+            "no such field; clip is for ppo, impact",
+        ),
+        (
+            {"algorithm": "sac", "hyperparameters": {"n_epochs": 3}},
+            "hyperparameters.n_epochs",
+            "no such field; num_epochs is for ppo, impact",
+        ),
+        ({"hyperparameters": {"zzz": 3}}, "hyperparameters.zzz", "no such field"),
         ({"actors": {"mni": 1}}, "actors.mni", "no such field; did you mean actors.min?"),
         (
             {"hyperparameters": {"learning_rte": 1}},
