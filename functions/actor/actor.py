@@ -161,7 +161,14 @@ class Actor:
             for part in self._parts(task, search, work):
                 began = time.perf_counter()
                 version = task.policy_version + part.number // search.parts
-                policy = self._fetched_policy(task, version)
+                try:
+                    policy = self._fetched_policy(task, version)
+                except PolicyGoneError:
+                    if not self._is_played(task, part):
+                        raise
+                    # Its iteration is over: another actor stored the part, and died.
+                    self._cache.finish_part(task.job_id, task.round, part)
+                    continue
                 (warm,) = self._warm.take(task, ())
                 warm.standing = None
                 fetched = time.perf_counter()
@@ -189,6 +196,12 @@ class Actor:
                 work.push_s += time.perf_counter() - played
         except QueueClosedError:
             work.outcome = "stored"
+
+    def _is_played(self, task: RolloutTask, part: TakenPart) -> bool:
+        (stored,) = self._cache.load_results(
+            task.job_id, task.round, mode="search", actor_indices=[part.number]
+        )
+        return stored is not None
 
     def _parts(self, task: RolloutTask, search: SearchTask, work: _Work) -> Iterator[TakenPart]:
         """Yield parts until none comes for long, or the job is cancelled.

@@ -62,6 +62,15 @@ class TrajectoryCache(SearchQueue):
                 "what actors had stored; a cache that was started again is empty"
             )
 
+    def renew(self, job_id: str, round: int, *policy_versions: int) -> None:
+        """Let a search's queue and these policies live as long again. One round trip."""
+        named = [keys.queue(job_id, round), *(keys.policy(job_id, v) for v in policy_versions)]
+        with self._errors("renewing keys"):
+            pipeline = self._client.pipeline(transaction=False)
+            for key in named:
+                pipeline.pexpire(key, keys.TTL_MS)
+            pipeline.execute()
+
     def delete_policy(self, job_id: str, *policy_versions: int) -> None:
         """Delete these versions' weights."""
         self._unlink([keys.policy(job_id, version) for version in policy_versions])

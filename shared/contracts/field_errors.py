@@ -44,13 +44,16 @@ def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:
     if kind == "field" and (meant := meaning_of(name, known)):
         return f"no such {kind}; {meant}"
     around = [other for other in known if not name.startswith(f"{other}.")]
-    group = name.rpartition(".")[0]
-    if beside := [other for other in around if other.rpartition(".")[0] == group]:
-        around = beside
-    # Without the group's name, which would make all of its fields alike.
-    nameless = {other.removeprefix(f"{group}."): other for other in around}
-    near = get_close_matches(name.removeprefix(f"{group}."), nameless, n=1)
-    return f"no such {kind}" + (f"; did you mean {nameless[near[0]]}?" if near else "")
+    group, dot, last = name.rpartition(".")
+    # Without the group's name, which would make all fields of the group alike.
+    beside = {
+        other.removeprefix(group + dot): other
+        for other in around
+        if dot and other.startswith(group + dot)
+    }
+    named = beside or {other: other for other in around}
+    near = get_close_matches(last if beside else name, named, n=1)
+    return f"no such {kind}" + (f"; did you mean {named[near[0]]}?" if near else "")
 
 
 def meaning_of(name: str, known: Sequence[str]) -> str | None:

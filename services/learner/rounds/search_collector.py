@@ -33,6 +33,9 @@ same seed it would hang again.
 _MOST_DEATHS = 4
 """Actors that die otherwise while they play a part: kills are common, but it may be the part."""
 
+_RENEWAL_S = 300.0
+"""How often the queue and the policies of an iteration are renewed in the cache."""
+
 
 class SearchCollector(RoundCollector):
     """Receives the parts of one round; use it from one thread."""
@@ -75,6 +78,7 @@ class SearchCollector(RoundCollector):
         """By part."""
         self._released: set[int] = set()
         """Failed actors whose parts were taken away from them."""
+        self._renewed_at = time.monotonic()
         self._advanced = False
         """Whether parts have arrived since the last launch or the iteration's begin."""
         super().__init__(
@@ -127,9 +131,16 @@ class SearchCollector(RoundCollector):
         """Record arrivals; every part that arrives begins the deadline anew."""
         before = len(self._parts.results)
         super().take_in(arrivals)
-        if len(self._parts.results) > before:
-            self._advanced = True
-            self._deadline_at = time.monotonic() + self.plan.deadline_s
+        if len(self._parts.results) == before:
+            return
+        now = time.monotonic()
+        self._advanced = True
+        self._deadline_at = now + self.plan.deadline_s
+        if now - self._renewed_at >= _RENEWAL_S:
+            # An iteration may last as long as it advances, longer than keys live.
+            self._renewed_at = now
+            versions = {self.plan.policy_version, self._version}
+            self._cache.renew(self.plan.job_id, self.plan.round, *versions)
 
     def trajectories(self) -> tuple[Trajectory, ...]:
         """Wait until the iteration is over, all actors have failed, or the deadline passes.

@@ -127,7 +127,6 @@ class Admission:
                 *_concurrency_errors(spec, limit),
                 *self.room_errors(spec, environment),
                 *trajectory_errors(spec, environment),
-                *replay_errors(spec, environment, learner, self.learner_memory),
                 *budget_errors(spec, least),
                 *_target_errors(spec),
                 *initial_policy_errors(spec, environment, earlier),
@@ -162,7 +161,8 @@ class Admission:
         """Return why a job does not fit now: no learner, or too little memory in the cache."""
         learner = learner_in(spec, environment)
         full = cache_errors(spec, environment, self.cache_memory_mb * _MB, self._beside(learner))
-        return [*self._learner_errors(learner), *full]
+        replay = replay_errors(spec, environment, learner, self.learner_memory)
+        return [*self._learner_errors(learner), *full, *replay]
 
     def _beside(self, learner: LearnerKind) -> int:
         """Return the most bytes of other live jobs in the cache, given a learner."""

@@ -55,16 +55,25 @@ def numbers_per_step(environment: EnvironmentSpec) -> int:
     return 2 * math.prod(environment.observation.shape) + len(actions) + 2
 
 
+def most_steps(spec: JobSpec) -> int:
+    """Return the most steps that a job may take, in whole rounds."""
+    num_actors = spec.actors.max
+    if isinstance(spec.scaling, FixedScaling):
+        num_actors = spec.scaling.num_actors
+    size, stop = num_actors * spec.steps_of(num_actors), spec.stop
+    rounds = stop.max_rounds
+    if stop.max_env_steps is not None:
+        # Rounds that are open at the limit are finished.
+        rounds = min(rounds, math.ceil(stop.max_env_steps / size) + spec.open_rounds - 1)
+    return rounds * size
+
+
 def warm_up_warnings(spec: JobSpec, environment: EnvironmentSpec) -> tuple[str, ...]:
     """Return a warning if a job ends before its first gradient step."""
     rule = resolve_for(spec, environment)
     if not isinstance(rule, ReplayHyperparameters):
         return ()
-    num_actors = spec.actors.max
-    if isinstance(spec.scaling, FixedScaling):
-        num_actors = spec.scaling.num_actors
-    steps = spec.stop.max_rounds * num_actors * spec.steps_of(num_actors)
-    steps = min(steps, spec.stop.max_env_steps or steps)
+    steps = most_steps(spec)
     if steps > rule.learning_starts:
         return ()
     return (
@@ -76,20 +85,20 @@ def warm_up_warnings(spec: JobSpec, environment: EnvironmentSpec) -> tuple[str, 
 def replay_errors(
     spec: JobSpec, environment: EnvironmentSpec, learner: LearnerKind, memory: LearnerMemory | None
 ) -> Iterator[FieldError]:
-    """Yield the error of a full replay that does not fit; none where the memory is not known."""
+    """Yield the error of a replay that will not fit; none where the memory is not known."""
     rule = resolve_for(spec, environment)
     mib = None if memory is None else memory.of(spec, learner)
     if memory is None or mib is None or not isinstance(rule, ReplayHyperparameters):
         return
     numbers = numbers_per_step(environment)
-    steps = rule.kept_steps(numbers)
+    steps = min(rule.kept_steps(numbers), most_steps(spec))
     needed_mb, has_mb = 4 * numbers * steps / _MB, mib * _MIB / _MB
     room_mb = math.floor(has_mb - _LEARNER_MB)
     if needed_mb <= room_mb:
         return
     lower = f"set it to {room_mb} or lower, or " if room_mb > 0 else ""
     message = (
-        f"a full replay of {steps:,} steps of {spec.env_id} takes {needed_mb:,.0f} MB, and the "
+        f"the replay of {steps:,} steps of {spec.env_id} takes {needed_mb:,.0f} MB, and the "
         f"learner has {has_mb:,.0f} MB, {_LEARNER_MB:,} of them for itself: {lower}"
         f"{memory.more(learner)}"
     )

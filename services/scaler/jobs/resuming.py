@@ -26,9 +26,9 @@ def raised(spec: JobSpec, request: ResumeRequest) -> JobSpec:
         own, asked = getattr(spec.stop, name), getattr(request, name)
         if asked is not None and asked < (math.inf if own is None else own):
             uncapped = own is None or (name == "budget_usd" and not spec.stop.is_capped)
-            message = f"{asked:.12g} is below the job's {own:.12g}; it can only rise"
-            if uncapped:
-                message = f"the job has no such limit, and a limit can only rise; got {asked:.12g}"
+            message = f"the job has no such limit, and a limit can only rise; got {asked:.12g}"
+            if not uncapped:
+                message = f"{asked:.12g} is below the job's {own:.12g}; it can only rise"
             errors.append(FieldError(field=name, message=message))
         limits[name] = own if asked is None else asked
     refuse_wrong(errors)

@@ -513,6 +513,54 @@ def test_an_iteration_without_some_of_its_parts_is_not_learned(
         over.set()
 
 
+def test_keys_outlive_an_iteration_that_advances(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, left_ms = make_rig(rounds=1, iterations=2), dict[int, int]()
+
+    def play(*arguments: Any, **more: Any) -> EpisodeSums:
+        named = keys.queue(rig.job.job_id, 0), keys.policy(rig.job.job_id, 0)
+        with redis.Redis.from_url(rig.url) as server:
+            left_ms[arguments[2]] = min(int(server.pttl(name)) for name in named)
+            for name in named:
+                server.pexpire(name, 60_000)  # as if most of the time had passed
+        return search_episodes(*arguments, **more)
+
+    monkeypatch.setattr("services.learner.rounds.search_collector._RENEWAL_S", 0.0)
+    monkeypatch.setattr("functions.actor.actor.search_episodes", play)
+    rig.run(num_actors=1)
+    # The learner has taken in all parts of an iteration before it queues the next.
+    assert left_ms[PARTS] > 60_000
+
+
+def test_an_actor_goes_on_behind_a_part_of_an_iteration_that_is_over(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    cache, job_id = rig.cache, rig.job.job_id
+    (task,) = rollout_tasks(rig.job, plan(job_id), lease_id="l", samples=(0,), evaluations=())
+    cache.open_queue(job_id, 0)
+    cache.publish_policy(job_id, 2, codec.encode(*rig.algorithm.policy_payload()))
+    # Its last call died between the result and the mark; the policy of then is deleted.
+    cache.queue_parts(job_id, 0, [0, 2 * PARTS])
+    assert cache.take_part(job_id, 0, actor_index=0, timeout_s=5.0)
+    cache.store_result(job_id, 0, mode="search", actor_index=0, payload=b"played")
+    reports: list[ActorReport] = []
+
+    def stored(part: int) -> bool:
+        return cache.load_results(job_id, 0, mode="search", actor_indices=[part]) != [None]
+
+    def play() -> None:
+        with TrajectoryCache(rig.url) as own:
+            reports.append(Actor(own).run(task, cold_start=False))
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    while thread.is_alive() and not stored(2 * PARTS):
+        thread.join(0.01)
+    cache.close_queue(job_id, 0)
+    thread.join()
+    assert [len(report.episode_returns) for report in reports] == [1]
+
+
 def test_a_round_of_many_iterations_has_few_policies_in_the_cache(
     make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ async def test_a_replay_that_its_learner_cannot_hold_is_refused(
             "algorithm": "sac",
             "preset": "standard",
             "scaling": {"policy": "fixed"},
+            "stop": {"max_rounds": 1_000_000},
             "hyperparameters": {"replay_capacity": 10_000_000, "replay_mb": 992},
         }
     )

@@ -17,6 +17,7 @@ from shared.contracts.environment_spec import (
 )
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.learner_kind import LearnerKind
+from shared.contracts.stop_rule import MAX_ROUNDS
 from shared.hyperparameters import crossq, sac
 from shared.hyperparameters.replay import ReplayHyperparameters
 
@@ -35,7 +36,8 @@ LAPTOP = LearnerMemory(cpu_mib=8192, gpu_mib=8192, on_aws=False)
 def told(
     memory: LearnerMemory | None, learner: LearnerKind = "cpu", **fields: object
 ) -> dict[str, str]:
-    job = {"env_id": "Humanoid-v4", "algorithm": "sac", "preset": "standard"}
+    job: dict[str, object] = {"env_id": "Humanoid-v4", "algorithm": "sac", "preset": "standard"}
+    job["stop"] = {"max_rounds": MAX_ROUNDS}
     spec = JobSpec.model_validate(job | {"scaling": {"policy": "fixed"}} | fields)
     return {e.field: e.message for e in replay_errors(spec, HUMANOID, learner, memory)}
 
@@ -47,7 +49,7 @@ def test_a_million_steps_of_humanoid_fit_the_default_task_and_larger_replays_do_
     assert not told(FARGATE, hyperparameters=large | {"replay_mb": room_mb})
     (message,) = told(FARGATE, hyperparameters=large | {"replay_mb": 1_000_000}).values()
     assert message == (
-        "a full replay of 10,000,000 steps of Humanoid-v4 takes 30,840 MB, and the learner has "
+        "the replay of 10,000,000 steps of Humanoid-v4 takes 30,840 MB, and the learner has "
         "4,295 MB, 1,000 of them for itself: set it to 3294 or lower, or give learner_task a cpu "
         "and memory_mb"
     )
@@ -90,6 +92,12 @@ def test_without_a_replay_or_a_known_memory_nothing_is_refused() -> None:
     assert not told(FARGATE, algorithm="ppo")
 
 
+def test_a_short_job_needs_the_memory_of_its_own_steps() -> None:
+    small = LearnerMemory(cpu_mib=2048, gpu_mib=2048, on_aws=False)
+    assert told(small)
+    assert not told(small, stop={"max_rounds": MAX_ROUNDS, "max_env_steps": 100_000})
+
+
 def test_a_task_too_small_for_any_replay_says_only_what_helps() -> None:
     tiny = LearnerMemory(cpu_mib=512, gpu_mib=512, on_aws=False)
     (message,) = told(tiny).values()
@@ -109,7 +117,8 @@ def test_it_is_the_size_of_the_learners_ring(
     [
         ({"max_rounds": 19}, True),  # 4,864 steps
         ({"max_rounds": 20}, False),
-        ({"max_rounds": 99, "max_env_steps": 5000}, True),
+        ({"max_rounds": 99, "max_env_steps": 4000}, True),
+        ({"max_rounds": 99, "max_env_steps": 5000}, False),
     ],
 )
 def test_a_job_that_ends_before_its_first_gradient_step_is_warned(

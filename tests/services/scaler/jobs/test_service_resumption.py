@@ -143,6 +143,8 @@ def test_a_job_that_failed_after_its_checkpoint_resumes_behind_the_round(scaler:
         ({"budget_usd": 1.0}, "budget_usd"),
         ({"max_rounds": 3}, "max_rounds"),
         ({"budget_usd": 0}, "budget_usd"),
+        ({"max_wall_s": 100}, "max_wall_s"),
+        ({"max_env_steps": 1000}, "max_env_steps"),
         ({"rounds": 3}, "rounds"),
     ],
 )
