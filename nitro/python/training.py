@@ -32,7 +32,6 @@ from nitro.spec.train_spec import train_spec
 from shared.contracts.rounds import RoundLine
 from shared.environments.packages import maker_env_id
 from shared.environments.scripts import end_import
-from shared.hyperparameters.presets import ALGORITHMS
 from shared.policy.onnx_network import INSTALL
 
 _OPTION = re.compile(r"--([a-z][a-z-]*)")
@@ -137,7 +136,6 @@ def train(
             options = _plain(fields, folder) | given
             options |= {name: value for name, value in limits.items() if value is not None}
             if networks:
-                _require_networks(str(algorithm))
                 options["hyperparameters.network"] = maker_env_id(networks[0])
             if init_from is not None:
                 options |= earlier_policy(_named(init_from, folder), folder, env_id=env)
@@ -218,18 +216,6 @@ def _with_maker(
     name = maker_name(maker, partial(write_module, runs_dir))
     known = read_settings().environment_packages if packages is None else packages
     return maker_env_id(name), [*known, name]
-
-
-def _require_networks(algorithm: str) -> None:
-    """Check that an algorithm trains custom networks; unknown names are refused elsewhere.
-
-    Raises:
-        CommandError: It does not.
-    """
-    able = [name for name, traits in ALGORITHMS.items() if traits.takes_networks]
-    if algorithm in ALGORITHMS and algorithm not in able:
-        names = f"{', '.join(able[:-1])} and {able[-1]}"
-        raise CommandError(f"network: is for {names}, not {algorithm}")
 
 
 def _network_name(network: NetworkMaker, runs_dir: Path) -> str:

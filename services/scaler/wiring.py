@@ -26,7 +26,7 @@ from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.checking import CheckDesk
 from services.scaler.jobs.finishing import FinishService
 from services.scaler.jobs.leases import LeaseService
-from services.scaler.jobs.replay_size import LearnerMemory
+from services.scaler.jobs.replay import LearnerMemory
 from services.scaler.jobs.service import JobService
 from services.scaler.launching.launches import Launches
 from services.scaler.launching.lost_launches import LostLaunches

@@ -44,15 +44,12 @@ def unknown(name: str, known: Sequence[str], *, kind: str = "field") -> str:
     if kind == "field" and (meant := meaning_of(name, known)):
         return f"no such {kind}; {meant}"
     around = [other for other in known if not name.startswith(f"{other}.")]
-    group, dot, last = name.rpartition(".")
+    group = name[: name.rfind(".") + 1]
+    if not any(other.startswith(group) for other in around):
+        group = ""
     # Without the group's name, which would make all fields of the group alike.
-    beside = {
-        other.removeprefix(group + dot): other
-        for other in around
-        if dot and other.startswith(group + dot)
-    }
-    named = beside or {other: other for other in around}
-    near = get_close_matches(last if beside else name, named, n=1)
+    named = {other.removeprefix(group): other for other in around if other.startswith(group)}
+    near = get_close_matches(name.removeprefix(group), named, n=1)
     return f"no such {kind}" + (f"; did you mean {named[near[0]]}?" if near else "")
 
 

@@ -73,11 +73,6 @@ class AlgorithmTraits:
         """Whether the actors of a round may share a fixed number of samples."""
         return self.on_policy and not self.searches
 
-    @property
-    def takes_networks(self) -> bool:
-        """Whether it trains other networks than its own, by name."""
-        return "network" in self.model.model_fields
-
     def unfit(self, environment: EnvironmentSpec) -> str | None:
         """Return what of an environment it cannot learn; None if it can."""
         if (self.needs_boxes or self.searches) and environment.observation.has_images:

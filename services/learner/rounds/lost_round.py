@@ -39,9 +39,9 @@ def environment_failed(collector: RoundCollector) -> RoundLostError:
 
 def round_lost(collector: RoundCollector, *, spec: JobSpec, history: str) -> RoundLostError:
     """Return the error of a round with too few trajectories, with its history."""
-    plan, slow = collector.plan, f"lower {spec.size_field} or raise the scaler's deadline"
-    if spec.learner == "external":
-        slow = "lower fragment or raise the scaler's deadline"
+    plan = collector.plan
+    size_field = "fragment" if spec.learner == "external" else spec.size_field
+    slow = f"lower {size_field} or raise the scaler's deadline"
     if spec.searches:
         slow = "raise the number of actors or actor_timeout_s, or lower hyperparameters.directions"
     return RoundLostError(

@@ -101,7 +101,8 @@ class SearchCollector(RoundCollector):
         self._advanced = False
         self._deadline_at = time.monotonic() + self.plan.deadline_s
         if self._iteration > 2:
-            # Slow actors may still read the version before, and evaluations the round's first.
+            # Slow actors may still read the version before, and evaluations the round's first: the
+            # cache has no room for the networks of all iterations.
             self._cache.delete_policy(self.plan.job_id, self._version - 2)
         self._publish()
         self._queue_parts()

@@ -32,7 +32,7 @@ from services.scaler.jobs.network_size import (
     network_errors,
     sequence_errors,
 )
-from services.scaler.jobs.replay_size import LearnerMemory, replay_errors, warm_up_warnings
+from services.scaler.jobs.replay import LearnerMemory, replay_errors, warm_up_warnings
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.orders import longest_event_bytes
 from services.scaler.launching.quota import ConcurrencyQuota

@@ -102,7 +102,7 @@ def round_bytes(spec: JobSpec, environment: EnvironmentSpec) -> int:
     Trajectories are counted uncompressed, stacked frames once each, with one extra observation per
     environment and episode cut short left out; the policy's weights, without their header and the
     observations' scale, are added once for each open round and once for the next. A search's round
-    has three policies: the first, the iteration's and the one before.
+    has three policies: the first, the iteration's and the one before it.
     """
     frames = _observation_bytes(environment) // (environment.observation.frame_stack or 1)
     step_bytes = frames + _action_bytes(environment.action) + _SCALARS_PER_STEP

@@ -1,4 +1,4 @@
-"""Whether a job's replay fits into its learner's memory, decided before the job is queued."""
+"""A job's replay before the job is queued: its memory, and whether anything is learned from it."""
 
 import math
 from collections.abc import Iterator

@@ -4,7 +4,7 @@ import pytest
 
 from learning.algorithms.replay_learner import ReplayLearner
 from learning.algorithms.sac import Crossq, Sac
-from services.scaler.jobs.replay_size import (
+from services.scaler.jobs.replay import (
     LearnerMemory,
     numbers_per_step,
     replay_errors,
