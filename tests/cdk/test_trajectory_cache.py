@@ -115,6 +115,7 @@ def test_a_role_can_do_all_of_its_work(guarded: ValkeyServer) -> None:
         cache.request_cancel(_JOB, ["lease_hash"])
         assert cache.is_cancelled(_JOB, "lease_hash")
         assert cache.memory()[0] > 0
+        cache.renew(_JOB, 1, 1)
         cache.delete_policy(_JOB, 1)
         cache.forget_rounds(_JOB, [1])
         cache.forget_job(_JOB, rounds=[1], policy_versions=[1])
