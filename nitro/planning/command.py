@@ -114,9 +114,8 @@ def _job(
     """Return the job, its number of steps, and the source of this number."""
     from nitro.planning.known_searches import search_steps_to_return
     from nitro.planning.known_steps import steps_to_return
-    from nitro.spec.total_steps import parse_steps, planned_steps
+    from nitro.spec.total_steps import has_known_updates, parse_steps, planned_steps
     from nitro.spec.train_spec import train_spec
-    from shared.hyperparameters.presets import ALGORITHMS
 
     if to_return is not None and total_steps is not None:
         raise CommandError("--to-return: give it or --total-steps, not both")
@@ -134,11 +133,10 @@ def _job(
         source = f"for a return of {to_return:,g}: {known.source}"
         spec = job(known.steps)
     planned = planned_steps(spec)
-    # Rounds of SAC and CrossQ overlap, too, but each is learned as a whole: an upper bound.
-    if planned is None or (spec.open_rounds > 1 and not ALGORITHMS[spec.algorithm].replays):
+    if planned is None or not has_known_updates(spec):
         raise CommandError(
-            "--set: a plan needs equal, sequential rounds: use ppo, sac, crossq, ars or es, and "
-            "samples_per_round or a fixed number of actors"
+            "--set: a plan needs equal rounds with equal updates: use ppo, sac, crossq, ars or "
+            "es, and samples_per_round or a fixed number of actors"
         )
     return spec, planned, source
 

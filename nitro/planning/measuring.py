@@ -129,7 +129,7 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
             gpu_update_s=on_gpu + CHECKPOINT_S,
             bytes_per_sample=sampled.bytes_per_sample,
             policy_bytes=sampled.policy_bytes,
-            overlaps=replays,
+            open_rounds=spec.open_rounds,
         )
 
 

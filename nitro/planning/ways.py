@@ -181,7 +181,8 @@ def own_cores(workload: Workload, learner: Learner, *, num_actors: int) -> Way:
 
 def serverless(workload: Workload, learner: Learner, num_actors: int) -> Way:
     """Return the way with this many serverless actors and this learner."""
-    reused = replace(learner, basis=kept_by_reuse(learner.basis, num_actors))
+    environments = workload.open_rounds * num_actors
+    reused = replace(learner, basis=kept_by_reuse(learner.basis, environments))
     took = serverless_rounds(workload, reused, num_actors)
     return Way(
         place="serverless",
@@ -220,9 +221,9 @@ def on_one_machine_s(workload: Workload, basis: CostBasis, *, cores: int, num_ac
     return sum(kind.count * one_server_round_s(kind.measured, basis, cores) for kind in alike)
 
 
-def kept_by_reuse(basis: CostBasis, num_actors: int) -> CostBasis:
+def kept_by_reuse(basis: CostBasis, environments: int) -> CostBasis:
     """Return the basis of a job whose environments are reused, and pinged when idle."""
-    return replace(basis, provisioned=0, pinged=num_actors)
+    return replace(basis, provisioned=0, pinged=environments)
 
 
 def _times_out(workload: Workload, num_actors: int, basis: CostBasis) -> bool:

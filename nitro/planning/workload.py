@@ -62,13 +62,13 @@ class Workload(Message):
     """Size of a trajectory on the wire."""
     policy_bytes: NonNegativeFloat = 0.0
     """Size of a policy, which every actor fetches."""
-    overlaps: bool = False
-    """Whether actors continue while the learner takes a fixed number of gradient steps per step."""
+    open_rounds: PositiveInt = 1
+    """Rounds that are open at a time: actors of one work while the learner learns from another."""
 
     @property
     def useful_actors(self) -> int | None:
         """Return how many actors keep the learner busy; None if it waits for each round."""
-        if not self.overlaps:
+        if self.open_rounds == 1:
             return None
         return max(1, math.ceil(self.samples_per_round * self.step_s / self.update_s))
 
@@ -183,6 +183,8 @@ def _round(
         received_bytes=steps * workload.bytes_per_sample,
         learner_s=learner_s,
         cold=max(0, invocations - basis.provisioned) if first else 0,
+        # The final evaluation is alone.
+        open_rounds=workload.open_rounds if num_actors else 1,
     )
 
 
@@ -248,6 +250,7 @@ def foretold_round(
     received_bytes: float,
     learner_s: float,
     cold: int,
+    open_rounds: int = 1,
 ) -> MeasuredRound:
     """Return a round as it would be measured on Lambda.
 
@@ -259,6 +262,7 @@ def foretold_round(
         received_bytes: Bytes of all trajectories.
         learner_s: The learner's work after the round.
         cold: Cold starts.
+        open_rounds: Number of rounds open at a time.
     """
     sample_s = _on_lambda_s(fragment_s, basis) if num_actors else 0.0
     evaluations_s = tuple(_on_lambda_s(each, basis) for each in episodes_s)
@@ -274,6 +278,7 @@ def foretold_round(
         cold=cold,
         launch_s=LAUNCH_S * invocations,
         overhead_s=PLAN_S + received_bytes / NETWORK_BYTES_PER_S,
+        open_rounds=open_rounds,
     )
 
 

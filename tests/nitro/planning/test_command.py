@@ -61,7 +61,7 @@ def test_a_plan_of_sac_says_how_many_actors_its_learner_can_follow() -> None:
     assert workload.gpu_update_s == pytest.approx(workload.update_s), "it computes on cores alone"
     slow = workload.model_copy(update={"step_s": 0.024, "update_s": 2.56})
     assert slow.useful_actors == 3  # 100 gradient steps a second, times 0.024 s
-    assert slow.model_copy(update={"overlaps": False}).useful_actors is None
+    assert slow.model_copy(update={"open_rounds": 1}).useful_actors is None
 
 
 @pytest.mark.parametrize("algorithm", ["ars", "es"])

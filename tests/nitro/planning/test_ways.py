@@ -35,6 +35,28 @@ def test_a_serverless_round_is_plan_launch_slowest_actor_and_update() -> None:
     assert projected.usd == pytest.approx(held_usd + gb_s * 0.0000166667 + requests_usd, rel=1e-3)
 
 
+def test_of_two_open_rounds_one_is_learned_from_while_the_other_is_collected() -> None:
+    fast, slow = a_job(open_rounds=2), a_job(open_rounds=2, step_s=SLOW_STEP_S)
+    assert serverless_rounds(fast, at_once(CPU), 16).wall_s == pytest.approx(100 * 0.1)
+    actor_s = (0.003 + 128 * SLOW_STEP_S) * 1769 / 1024
+    latency_s = PLAN_S + 2048 * 64 / NETWORK_BYTES_PER_S + 16 * LAUNCH_S + actor_s + 0.1
+    projected = serverless_rounds(slow, at_once(CPU), 16)
+    assert projected.wall_s == pytest.approx(100 * latency_s / 2)
+    one_by_one = serverless_rounds(a_job(step_s=SLOW_STEP_S), at_once(CPU), 16)
+    executions_usd = one_by_one.usd - one_by_one.wall_s * CPU.basis.base_usd_per_s
+    assert projected.usd - projected.wall_s * CPU.basis.base_usd_per_s == pytest.approx(
+        executions_usd, rel=1e-3
+    ), "they last as long"
+
+
+def test_the_final_evaluation_waits_for_all_of_its_longest_episode() -> None:
+    evaluated = {"total_steps": 2048, "evaluate_every": 10, "episode_steps": 20_000}
+    job = a_job(open_rounds=2, **evaluated)
+    episode_s = (0.003 + 20_000 * 1e-4) * 1769 / 1024 + PLAN_S + LAUNCH_S
+    whole_s = serverless_rounds(job, at_once(CPU), 16).wall_s
+    assert episode_s < whole_s - 0.5 * episode_s < 1.2 * episode_s
+
+
 def test_rounds_are_no_faster_than_the_caches_network() -> None:
     job = a_job(policy_bytes=6e6, total_steps=40_960)
     small = serverless(job, CPU, 16)

@@ -161,7 +161,7 @@ def test_a_dry_run_prices_each_kind_of_job_and_trains_nothing(tmp_path: Path) ->
     assert standard["minutes"] > 0.0
     assert 0.0 < standard["usd"] < 1.0
     assert paper["usd"] is None
-    assert "sequential" in paper["reason"]
+    assert "equal updates" in paper["reason"]
     assert [*tmp_path.iterdir()] == []
 
 
