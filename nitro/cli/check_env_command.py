@@ -54,7 +54,8 @@ def check_env(
 
     Plays random actions twice: undisturbed, and passed between environments as saved states. If
     states cannot be saved, it repeats episodes by their seeds and actions. The exit code is 0 if
-    all observations, rewards and ends are equal, and 1 if episodes cannot continue.
+    all observations, rewards and ends are equal. It is 1 if episodes cannot continue, or if an
+    observation or a reward is infinite or NaN.
     """
     import json
 
@@ -71,7 +72,7 @@ def check_env(
         typer.echo(json.dumps(found.as_json()))
     else:
         show(found.table())
-    if not found.goes_on:
+    if not found.goes_on or found.not_finite:
         raise typer.Exit(EXIT_FAILED)
 
 

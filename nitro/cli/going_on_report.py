@@ -19,6 +19,10 @@ from shared.contracts.job_spec import JobSpec
 from shared.environments.state.compliance import Compliance
 from shared.environments.state.repeating import Repetition
 
+_IN_TRAINING = (
+    "Training drops such an episode and samples its steps again; a job fails if too many break"
+)
+
 How = Literal["kept", "replayed", "alive only", "none"]
 
 
@@ -68,6 +72,12 @@ class GoingOnReport:
         return f"no: {why_not}, and {repeated.why_not}"
 
     @property
+    def not_finite(self) -> str | None:
+        """The first step with an infinite or NaN number, and what training does about it."""
+        found = self.saved.not_finite or (self.repeated.not_finite if self.repeated else None)
+        return None if found is None else f"{found}. {_IN_TRAINING}"
+
+    @property
     def what_a_job_does(self) -> str:
         """The fate of an episode at the end of a fragment."""
         spec, environment = self.job, self.environment
@@ -112,6 +122,7 @@ class GoingOnReport:
             "why": self.why,
             "job": self.what_a_job_does,
             **asdict(self.saved),
+            "not_finite": self.not_finite,
             "repeated": None if self.repeated is None else asdict(self.repeated),
         }
 
@@ -120,6 +131,7 @@ class GoingOnReport:
         table = Table(show_header=False, title=self.environment.env_id, title_justify="left")
         rows = {
             "a policy sees": self.seen,
+            "not finite": self.not_finite or "",
             "episodes are": self.how,
             "they go on": self.why,
             "a job": self.what_a_job_does,

@@ -9,7 +9,7 @@ import re
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -54,6 +54,24 @@ def require_reward(reward: object) -> float:
     if not _is_number(reward):
         raise TypeError(f"step returned the reward {_shown(reward)}; a reward is one number")
     return float(reward)  # type: ignore[arg-type] # it is a number
+
+
+def not_finite(at: str, observation: object, reward: SupportsFloat = 0.0) -> str | None:
+    """Return a message about the numbers of a step that are not finite; None if all are.
+
+    Args:
+        at: The moment, such as `step 3`, with which the message begins.
+        observation: As a policy sees it # [*obs].
+        reward: The step's reward.
+    """
+    with np.errstate(over="ignore"):  # rollouts have float32, too
+        seen, reward_f32 = np.asarray(observation, np.float32), np.float32(float(reward))
+    wrong = np.argwhere(~np.isfinite(seen))
+    if len(wrong):
+        index = tuple(wrong[0].tolist())
+        first = f"{seen[index]} at index {', '.join(map(str, index))}"
+        return f"{at}: {len(wrong)} of the observation's {seen.size} numbers not finite ({first})"
+    return None if np.isfinite(reward_f32) else f"{at}: the reward is {reward_f32}"
 
 
 def what_went_wrong(error: BaseException, env: Env) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from shared.environments.adapters import sampled_action
 from shared.environments.games import games_of
+from shared.environments.interface import not_finite
 from shared.environments.state.keeper import Arrays, NotNowError, StateError
 from shared.environments.state.saving import save_state
 from shared.environments.state.snapshot import Snapshot, decode, encode, resume, snapshot_bytes
@@ -38,6 +39,8 @@ class Compliance:
 
     why_not: str | None
     """The state that is not saved, or the first difference; None if any process can continue."""
+    not_finite: str | None = None
+    """The first step with an infinite or NaN observation or reward; None without one."""
     num_steps: int = 0
     """Steps compared."""
     num_ends: int = 0
@@ -100,6 +103,7 @@ class _Relay:
         self._spare: Env | None = None
         """Environment that played it before."""
         self._step_index = 0
+        self._not_finite: str | None = None
         self._left_at: int | None = None
         """Latest step after which it was saved."""
         self._num_left_at_ends = self._num_not_left = self._num_ends = 0
@@ -119,6 +123,7 @@ class _Relay:
         # A copy of the space: some environments create a new, unseeded space at every reset.
         actions = copy.deepcopy(self.undisturbed.action_space)
         actions.seed(self._seed)
+        self._not_finite = not_finite("the first reset", expected)
         self._require_same("observation", expected, self._runner.reset(seed=self._seed)[0])
         try:
             snapshot_bytes(self._runner)
@@ -134,6 +139,7 @@ class _Relay:
         """Return the outcome."""
         return Compliance(
             why_not=why_not,
+            not_finite=self._not_finite,
             num_steps=len(self._step_s),
             num_ends=self._num_ends,
             num_left=len(self._take_up_s),
@@ -155,10 +161,13 @@ class _Relay:
         started = time.perf_counter()
         expected = self.undisturbed.step(copy.copy(action))
         self._step_s.append(time.perf_counter() - started)
+        wrong = not_finite(f"step {self._step_index}", expected[0], expected[1])
         ended = bool(expected[2] or expected[3])
         finished = _finished(self.undisturbed) if ended else []
         following = self.undisturbed.reset()[0] if ended else expected[0]
         self._num_ends += ended
+        wrong = wrong or not_finite(f"the reset after step {self._step_index}", following)
+        self._not_finite = self._not_finite or wrong
         try:
             self._step_the_other(action, expected, finished, following)
         except _DifferenceError:

@@ -19,6 +19,7 @@ import numpy as np
 
 from shared.contracts.environment_spec import Repeats
 from shared.environments.adapters import sampled_action
+from shared.environments.interface import not_finite
 from shared.environments.rebuilt import Rebuilt
 from shared.environments.state.replay import Recorder, seed_generators
 
@@ -44,6 +45,8 @@ class Repetition:
     """The first difference; None if there is none."""
     failed: bool = False
     """Whether an environment failed during the test."""
+    not_finite: str | None = None
+    """The first step with an infinite or NaN observation or reward; None without one."""
     draws_globally: bool = False
     """Whether it drew from Python's or NumPy's global generators."""
     num_steps: int = 0
@@ -58,7 +61,9 @@ class _Played:
 
     num_steps: int
     checksums: tuple[int, ...]
-    rewards: tuple[float, ...]
+    rewards: bytes
+    """As float64: NaN equals NaN."""
+    not_finite: str | None
     draws_globally: bool
     took_s: float = field(compare=False)
 
@@ -115,6 +120,7 @@ def _tried(
     return Repetition(
         repeats=repeats,
         why_not=why_not,
+        not_finite=first.not_finite,
         num_steps=first.num_steps,
         step_s=step_s,
         draws_globally=first.draws_globally,
@@ -132,20 +138,25 @@ def _play(env: Env, seed: int, num_steps: int, *, most_s: float = math.inf) -> _
     started, rewards, checksums = time.perf_counter(), list[float](), list[int]()
     draws_globally = False
     observation, _ = recorder.reset(seed)
-    for _ in range(num_steps):
+    wrong = not_finite("the first reset", observation)
+    for step in range(num_steps):
         action = sampled_action(env, observation, space)
         observation, reward, terminated, truncated, _ = recorder.step(action)
         rewards.append(float(reward))
+        wrong = wrong or not_finite(f"step {step}", observation, rewards[-1])
         if terminated or truncated:
             checksums.append(recorder.episode.checksum)
             draws_globally |= _drawn_since(recorder.episode.seed)
             observation, _ = recorder.reset(seed + len(checksums))
+            wrong = wrong or not_finite(f"the reset after step {step}", observation)
         if time.perf_counter() - started > most_s:
             break
     took_s = time.perf_counter() - started
     draws_globally |= _drawn_since(recorder.episode.seed)
     checksums.append(recorder.episode.checksum)
-    return _Played(len(rewards), tuple(checksums), tuple(rewards), draws_globally, took_s)
+    return _Played(
+        len(rewards), tuple(checksums), np.array(rewards).tobytes(), wrong, draws_globally, took_s
+    )
 
 
 def _drawn_since(seed: int) -> bool:

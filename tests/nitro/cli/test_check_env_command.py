@@ -49,11 +49,47 @@ class WrongCartPole(CartPoleEnv):
         self.state = np.zeros(4)
 
 
+class NaNReward(CartPoleEnv):
+    """Pays NaN in the third step of an episode."""
+
+    num_steps = 0
+
+    def reset(self, **more: Any) -> Any:
+        self.num_steps = 0
+        return super().reset(**more)
+
+    def step(self, action: Any) -> Any:
+        self.num_steps += 1
+        observation, reward, *rest = super().step(action)  # type: ignore[no-untyped-call]
+        return observation, np.nan if self.num_steps == 3 else reward, *rest
+
+
+class InfiniteObservation(CartPoleEnv):
+    """Observes a number in its third step that is infinite as a policy's float32."""
+
+    num_steps = 0
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        return {"numbers": np.append(np.asarray(self.state), self.num_steps)}
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        *self.state, self.num_steps = state["numbers"].tolist()
+
+    def step(self, action: Any) -> Any:
+        self.num_steps += 1
+        observation, *rest = super().step(action)  # type: ignore[no-untyped-call]
+        seen = observation.astype(np.float64)
+        seen[2] *= 1e300 if self.num_steps == 3 else 1.0
+        return seen, *rest
+
+
 KINDS: dict[str, type[CartPoleEnv]] = {
     "Own-v0": OwnCartPole,
     "Broken-v0": BrokenCartPole,
     "Random-v0": RandomCartPole,
     "Wrong-v0": WrongCartPole,
+    "NaNReward-v0": NaNReward,
+    "InfiniteObservation-v0": InfiniteObservation,
 }
 
 
@@ -122,6 +158,25 @@ def test_an_environment_whose_episodes_cannot_go_on_ends_with_1_and_says_why(
     assert why in found["why"]
     if how == "alive only":
         assert "hold whole episodes: 2 actors in a round" in found["job"]
+
+
+@pytest.mark.usefixtures("own_environments")
+@pytest.mark.parametrize(
+    ("env_id", "how", "found"),
+    [
+        ("NaNReward-v0", "replayed", "step 2: the reward is nan. Training drops such an episode"),
+        ("InfiniteObservation-v0", "kept", "step 2: 1 of the observation's 4 numbers not finite ("),
+    ],
+)
+def test_numbers_that_are_not_finite_are_reported_with_their_step(
+    env_id: str, how: str, found: str
+) -> None:
+    result = check_env(env_id, "--steps=20", "--json")
+    assert result.exit_code == EXIT_FAILED
+    report = json.loads(result.stdout)
+    assert report["how"] == how
+    assert report["not_finite"].startswith(found)
+    assert report["repeated"] is None or report["repeated"]["repeats"] == "reused"
 
 
 @pytest.mark.usefixtures("own_environments")
