@@ -10,6 +10,7 @@ from rich.table import Table
 from nitro.hints import near
 from nitro.runs.curves import FEWEST_FOR_INTERVAL, Interval, interval
 from nitro.runs.summary import Summary, duration, number
+from nitro.spec.seeds import seed_count
 from nitro.tables import columns_table, facts_table
 
 _NUMBERS = frozenset({"seed", "rounds", "steps", "final", "best", "training", "time", "USD"})
@@ -111,7 +112,7 @@ def _together(summary: SeedsSummary, picture: Path | None) -> Table:
 
 def _told(found: Interval, values: Sequence[float], summary: SeedsSummary) -> str:
     some = "" if found.count == len(summary.seeds) else f" of {len(summary.seeds)}"
-    of = f"{found.count}{some} seeds"
+    of = f"{found.count}{some} seeds" if some else seed_count(found.count)
     if 1 < found.count < FEWEST_FOR_INTERVAL:
         return f"{found} of {', '.join(map(number, values))} ({of})"
     return f"{found}, {of}"

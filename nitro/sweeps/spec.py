@@ -9,6 +9,7 @@ from typing import Annotated, Self
 from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from nitro.errors import CommandError
+from nitro.spec.seeds import parse_seeds
 from nitro.spec.spec_file import read_spec, refusal
 from nitro.spec.total_steps import parse_steps
 from nitro.sweeps.search.spec import SearchSpec
@@ -18,7 +19,6 @@ from shared.contracts.message import Count, Message, PositiveFloat, PositiveInt
 MOST_SEEDS = 1000
 """A larger number is a typo."""
 _NAME = r"^[a-z0-9][a-z0-9.-]{0,54}$"
-_RANGE = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 Seeds = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_SEEDS)]
@@ -56,7 +56,7 @@ class SweepSpec(Message):
     @field_validator("seeds", mode="before")
     @classmethod
     def _seeds(cls, value: object) -> object:
-        return parse_seeds(value) if isinstance(value, int | str) else value
+        return parse_seeds(value, most=MOST_SEEDS) if isinstance(value, int | str) else value
 
     @field_validator("total_steps", mode="before")
     @classmethod
@@ -105,30 +105,6 @@ class SweepSpec(Message):
     def tag(self) -> str:
         """The tag of its jobs."""
         return f"sweep:{self.known_name}"
-
-
-def parse_seeds(value: int | str) -> tuple[int, ...]:
-    """Parse a number of seeds, or `1-5`, `1,3,7` or `1-3,9`.
-
-    >>> parse_seeds("3"), parse_seeds("0-1,9")
-    ((1, 2, 3), (0, 1, 9))
-
-    Raises:
-        ValueError: The value is malformed, or has too many seeds.
-    """
-    text = str(value).strip()
-    if text.isdigit():
-        text = f"1-{text}"
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = _RANGE.fullmatch(part.strip())
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if last < first:
-            raise ValueError(f"must look like 5, 1-5 or 1,3,7, got {value!r}")
-        if len(seeds) + last - first >= MOST_SEEDS:
-            raise ValueError(f"at most {MOST_SEEDS} at a time, got {value!r}")
-        seeds += range(first, last + 1)
-    return tuple(seeds)
 
 
 def sweep_spec(file: Path | None, options: Mapping[str, JsonValue]) -> SweepSpec:

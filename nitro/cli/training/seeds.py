@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -32,41 +31,14 @@ from nitro.runs.reading import read_run
 from nitro.runs.seeds import SeedsSummary, SeedSummary, seeds_table, sum_up
 from nitro.runs.summary import duration, number, summarise
 from nitro.tables import Output, columns_table, live_display, print_text
-from shared.contracts.job_spec import MAX_SEED
 from shared.contracts.jobs import FINISHED, Job
 
 _LOOK_S = 0.5
 """Polling interval of a job, for few jobs."""
 _LEAST_S = 0.1
 """Between polls of two jobs: the shortest interval of calls to an API."""
-_MOST = 100
-"""Most seeds at a time; more is a typo."""
-_PART = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
 _NUMBERS = frozenset({"seed", "round", "evaluation", "training", "time left", "USD"})
 _TENTHS = 10
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Read `1-5`, `1,3,7` or `1-3,9`.
-
-    Raises:
-        CommandError: The text has another form, repeats a seed, or has a seed that is too large, or
-            more than 100.
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = _PART.fullmatch(part.strip())
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if last < first:
-            raise CommandError(f"--seeds: must look like 1-5 or 1,3,7, got {text!r}")
-        if last > MAX_SEED:
-            raise CommandError(f"--seeds: the largest possible seed is {MAX_SEED}, got {text!r}")
-        if len(seeds) + last - first >= _MOST:
-            raise CommandError(f"--seeds: at most {_MOST} at a time, got {text!r}")
-        seeds += range(first, last + 1)
-    if len(set(seeds)) < len(seeds):
-        raise CommandError(f"--seeds: repeats a seed, got {text!r}")
-    return tuple(seeds)
 
 
 def train_seeds(

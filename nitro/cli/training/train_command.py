@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from nitro.client.beginning import NewJob, Resumption
     from nitro.local.access import SystemOptions
 
+_MOST_SEEDS = 100
+"""A larger number is a typo."""
 _job_option = partial(typer.Option, rich_help_panel="What to train")
 _place_option = partial(typer.Option, rich_help_panel="Where", show_default=False)
 
@@ -46,8 +48,8 @@ TotalSteps = Annotated[
 Seeds = Annotated[
     str | None,
     _job_option(
-        metavar="FROM-TO|N,N,...",
-        help="Train once with each seed, in parallel if cores allow, and summarise.",
+        metavar="N|FROM-TO|N,N,...",
+        help="Train once with each seed, N for 1 to N, in parallel if cores allow, and summarise.",
     ),
 ]
 Assignments = Annotated[
@@ -244,12 +246,15 @@ def _chosen_seeds(
         if parallel is not None:
             raise CommandError("--parallel: is for several seeds; add --seeds, such as 1-5")
         return None
-    from nitro.cli.training.seeds import parse_seeds
+    from nitro.spec.seeds import parse_seeds
 
     for option, value in {"--seed": one, "--resume": resume, "--idempotency-key": key}.items():
         if value is not None:
             raise CommandError(f"--seeds: cannot be given together with {option}")
-    return parse_seeds(seeds)
+    try:
+        return parse_seeds(seeds, most=_MOST_SEEDS)
+    except ValueError as error:
+        raise CommandError(f"--seeds: {error}") from error
 
 
 def _describe(

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from nitro.errors import CommandError
 from nitro.runs.drawing.figures import new_figure
+from nitro.spec.seeds import seed_count
 from nitro.sweeps.report.results import Results
 from nitro.sweeps.report.statistics import interquartile_band
 from nitro.sweeps.rows import Row
@@ -74,4 +75,6 @@ def _draw(panel: Axes, rows: Sequence[Row], setting: str, colour: object) -> Non
     )
     mean, low, high = interquartile_band(values)
     panel.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
-    panel.plot(grid, mean, color=colour, linewidth=1.8, label=f"{setting} ({len(curves)} seeds)")
+    panel.plot(
+        grid, mean, color=colour, linewidth=1.8, label=f"{setting} ({seed_count(len(curves))})"
+    )

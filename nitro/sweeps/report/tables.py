@@ -98,7 +98,7 @@ def notes(found: Results) -> list[str]:
     lines = [f"Interquartile means of last evaluations, 95 % bootstrap intervals; {cost}."]
     fewest = min((group.seeds for group in found.groups), default=FEW_SEEDS)
     if 0 < fewest < FEW_SEEDS:
-        lines.append(f"{fewest} seeds prove little: a claim needs about {FEW_SEEDS}.")
+        lines.append(f"A claim needs about {FEW_SEEDS} seeds, not {fewest}.")
     for key, status, why in found.unfinished:
         lines.append(f"{key}: {status}, {why}" if why else f"{key}: {status}")
     return lines

@@ -7,23 +7,7 @@ from pydantic import JsonValue
 
 from nitro.errors import CommandError
 from nitro.sweeps.asking import parse_vary
-from nitro.sweeps.spec import parse_seeds, sweep_spec
-
-
-@pytest.mark.parametrize(
-    ("text", "seeds"),
-    [("3", (1, 2, 3)), ("2-4", (2, 3, 4)), ("1,7", (1, 7)), ("0-1, 9", (0, 1, 9))],
-)
-def test_a_number_of_seeds_counts_from_one_and_ranges_are_as_they_are(
-    text: str, seeds: tuple[int, ...]
-) -> None:
-    assert parse_seeds(text) == seeds
-
-
-@pytest.mark.parametrize("text", ["", "0", "five", "5-1", "-1", "1,,2", "9999"])
-def test_anything_else_is_no_seeds(text: str) -> None:
-    with pytest.raises(ValueError, match="must look like|at most"):
-        parse_seeds(text)
+from nitro.sweeps.spec import sweep_spec
 
 
 def test_varied_values_are_numbers_texts_or_lists() -> None:
@@ -62,6 +46,7 @@ def test_the_name_follows_from_everything_but_the_budget() -> None:
         ({"environments": ["A", "A"]}, "named twice"),
         ({"environments": ["A"], "vary": {"seed": [1, 2]}}, "use `environments` and `seeds`"),
         ({"environments": ["A"], "vary": {"preset": []}}, "vary.preset"),
+        ({"environments": ["A"], "seeds": "5-1"}, "seeds: .*must look like"),
         ({"environments": ["A"], "total_steps": "few"}, "whole number"),
     ],
 )
