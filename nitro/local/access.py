@@ -16,12 +16,12 @@ from nitro.hints import Place
 from nitro.local.own_environments import (
     actor_variables,
     kept_maker,
-    learner_variables,
     own_packages,
     require_registered,
     write_module,
 )
 from nitro.local.own_files import files_source, require_no_files
+from nitro.local.own_networks import OwnNetworks
 from nitro.local.plan import learner_name
 from nitro.local.state_folder import StateFolder
 from nitro.local.system import LocalSystem
@@ -43,6 +43,8 @@ class Api:
     """Options with which suggested commands reach it."""
     environment_packages: tuple[str, ...] = ()
     """Modules that actors import to register the user's environments."""
+    networks: OwnNetworks = OwnNetworks()
+    """Custom networks of the learner."""
 
     def check(self) -> None:
         """Raise if the API no longer works."""
@@ -146,12 +148,12 @@ def _started(
 ) -> Iterator[Api]:
     """Start a local system for the block."""
     ranks, learners = options.learner_ranks or 1, options.learners
-    if options.networks and ranks > 1:
+    networks = _networks(runs_dir, job, options)
+    if networks.names and ranks > 1:
         raise CommandError("learner_ranks: a network of your own is trained in one process")
     named = options.environment_packages
     packages = _packages(runs_dir, job, named, known_here())
     tell("starting cache, emulator, scaler and learner on this machine")
-    variables = learner_variables(options.networks)
     system = LocalSystem(
         runs_dir,
         processes=options.processes,
@@ -161,13 +163,19 @@ def _started(
         max_concurrency=max(_FEWEST_INVOCATIONS, learners * options.most_actors),
         cache_url=read_settings().cache_address,
         actor_variables=actor_variables(packages),
-        environment=dict.fromkeys(map(learner_name, range(learners)), variables),
+        environment=dict.fromkeys(map(learner_name, range(learners)), networks.variables()),
         job_id=_job_id(job.job_id, runs_dir) if isinstance(job, Resumption) else None,
         key=job.idempotency_key if isinstance(job, NewJob) else None,
     )
     with system, NitroClient(system.api_url, system.token) as client:
         place = Place(runs_dir=runs_dir, environment_packages=named or ())
-        yield Api(client=client, system=system, place=place, environment_packages=packages)
+        yield Api(
+            client=client,
+            system=system,
+            place=place,
+            environment_packages=packages,
+            networks=networks,
+        )
         system.close(at_once=True)  # the job has ended: there is no lease to return
 
 
@@ -194,6 +202,15 @@ def _packages(
     names = own_packages(option, runs=[run])
     require_registered(read_job(run).spec.env_id)
     return names
+
+
+def _networks(
+    runs_dir: Path, job: NewJob | Resumption | None, options: SystemOptions
+) -> OwnNetworks:
+    """Return the named networks, or those that a resumed job had before."""
+    if not options.networks and isinstance(job, Resumption) and is_here(job.job_id, runs_dir):
+        return OwnNetworks.kept(find_run(job.job_id, runs_dir))
+    return OwnNetworks.imported(options.networks)
 
 
 def _job_id(run: str, runs_dir: Path) -> str:

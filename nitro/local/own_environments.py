@@ -157,17 +157,6 @@ def require_admitted_here(job: Job) -> None:
         raise JobRefusedError(text, exit_code=error.exit_code) from error
 
 
-def learner_variables(networks: Sequence[str]) -> dict[str, str]:
-    """Return the settings of a local learner with custom networks.
-
-    Args:
-        networks: Results of `nitro.python.makers.maker_name`; their modules are imported here.
-    """
-    if not networks:
-        return {}
-    return {"NITRO_NETWORKS": ",".join(networks), "PYTHONPATH": _path_of_modules(networks)}
-
-
 def _path_of_modules(names: Sequence[str]) -> str:
     """Return the PYTHONPATH on which another process finds these modules; files need none."""
     modules = (

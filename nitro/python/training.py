@@ -96,7 +96,7 @@ def train(
         network: Class or function that makes a torch module with `actor` and `critic` for an
             environment, on this machine: the learner trains it instead of its own network. It must
             be at the top level of an importable file, and gets a description such as
-            `environment.observation.shape`. With `resume`, give it again.
+            `environment.observation.shape`. With `resume` the default is the run's network.
         **fields: Any field of a job, as `nitro fields` lists them: `envs_per_actor=4`,
             `hyperparameters={"learning_rate": 1e-4}`, `stop={"target_return": 475}`. `scaling` and
             `actors` may be texts as on the command line: `scaling="fixed:8"`, `actors="8:64"`.
@@ -254,6 +254,7 @@ def _trained(
         end_left_over(api, keep=kept, tell=view.note, pause=sleep)
     job_id = job.begin(api.client).job_id
     keep_packages(runs_dir / job_id, api.environment_packages)
+    api.networks.keep(runs_dir / job_id)
     view.note(f"job {job_id}")
     ended = _Watch(api, job_id, on_round=on_round, view=view).to_the_end()
     require_admitted_here(ended.job)

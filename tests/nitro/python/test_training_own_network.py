@@ -1,5 +1,6 @@
 """`nitro.train` with a network of one's own, through one real training run and its end."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,19 +43,17 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[nn.Module]]:
     sys.path.remove(str(folder))
 
 
-def trained(net: type[nn.Module], folder: Path, rounds: int, **more: Any) -> nitro.Run:
-    its = {} if "resume" in more else {"env": "CartPole-v1", "seed": 1, **_SMALL}
-    return nitro.train(rounds=rounds, runs_dir=folder, network=net, **its, **more)
-
-
 def test_it_is_trained_resumed_evaluated_and_exported(net: type[nn.Module], tmp_path: Path) -> None:
-    more = {"hyperparameters": {"num_epochs": 2}}
-    first = trained(net, tmp_path, 2, **more)
+    small = {**_SMALL, "hyperparameters": {"num_epochs": 2}}
+    first = nitro.train("CartPole-v1", rounds=2, seed=1, runs_dir=tmp_path, network=net, **small)
     assert first.job.spec.hyperparameters["network"] == "own/my_net.Net"
     assert first.job.spec.hyperparameters["num_epochs"] == 2
     seen = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
     before = first.policy.outputs(seen)
-    resumed = trained(net, tmp_path, 3, resume=first)
+    typed = ["-c", "from nitro.cli.main import main; main()", "train", "--resume", first.job_id]
+    more_rounds = ["--rounds", "3", "--runs-dir", str(tmp_path)]
+    subprocess.run([sys.executable, *typed, *more_rounds], check=True)
+    resumed = nitro.load(first.folder)
     assert not np.array_equal(before, resumed.policy.outputs(seen))
     assert [line.plan.round for line in resumed.rounds if line.result is not None] == [0, 1, 2]
     assert len(resumed.evaluate(episodes=2).returns) == 2
