@@ -12,6 +12,7 @@ from shared.contracts.checkpoint_rules import Which
 from shared.contracts.jobs import Job
 from shared.policy.head import PolicyError
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
+from shared.policy.observation_parts import with_parts
 from shared.trajectory import codec
 
 
@@ -23,11 +24,12 @@ def read_policy(folder: Path, which: Which | None = None) -> tuple[int, NumpyPol
     Raises:
         CommandError: There is no such checkpoint, or it is damaged.
     """
-    action = read_job(folder).described_environment.action
+    environment = read_job(folder).described_environment
     checkpoint = read_checkpoint(folder, which)
     try:
         payload = codec.decode(checkpoint.policy)
-        policy = load_policy(payload.arrays, with_actions(payload.metadata, action))
+        metadata = with_actions(payload.metadata, environment.action)
+        policy = load_policy(payload.arrays, with_parts(metadata, environment.observation))
     except (codec.CodecError, PolicyError) as error:
         raise CommandError(f"{folder}: the checkpoint's policy: {error}") from error
     return checkpoint.run.policy_version, policy

@@ -32,6 +32,7 @@ from shared.policy.blocks import Block, Conv, Parts, layers_of
 from shared.policy.head import PolicyError
 from shared.policy.network_metadata import ACTIVATIONS
 from shared.policy.numpy_policy import NumpyPolicy, load_policy, with_actions
+from shared.policy.observation_parts import with_parts
 from shared.policy.spec import PolicySpec
 from shared.trajectory import codec
 
@@ -74,7 +75,9 @@ def export_run(folder: Path, out: Path, *, which: Which | None = None) -> Export
     job, checkpoint = read_job(folder), read_checkpoint(folder, which)
     try:
         payload = codec.decode(checkpoint.policy)
-        metadata = with_actions(payload.metadata, job.described_environment.action)
+        environment = job.described_environment
+        metadata = with_actions(payload.metadata, environment.action)
+        metadata = with_parts(metadata, environment.observation)
         policy = load_policy(payload.arrays, metadata)
     except (codec.CodecError, PolicyError) as error:
         raise CommandError(f"{folder}: the {which} checkpoint's policy: {error}") from error

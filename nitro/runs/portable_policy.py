@@ -60,10 +60,15 @@ class Policy:
 
     def act(self, observation: Any) -> Any:
         """Return the action for one observation, or the actions for several [N, ...]."""
+        shape, parts = self.observation_shape, self._said.get("observation_parts", "")
+        order = f", in this order: {parts} (choices one-hot, images channels-first)"
+        expected = f"expected an array {shape}{order if parts else ''}"
+        if isinstance(observation, dict):
+            raise TypeError(f"observation is a dict, {expected}")
         seen = np.asarray(observation, np.float32)
-        leading = seen.shape[: seen.ndim - len(self.observation_shape)]
-        if seen.shape[len(leading) :] != self.observation_shape:
-            raise ValueError(f"observation is {seen.shape}, expected {self.observation_shape}")
+        leading = seen.shape[: max(0, seen.ndim - len(shape))]
+        if seen.shape[len(leading) :] != shape:
+            raise ValueError(f"observation is {seen.shape}, {expected}")
         action = self._actions(self._outputs(seen.reshape(-1, *self.observation_shape)))
         return action.reshape(leading + action.shape[1:])
 

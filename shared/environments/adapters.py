@@ -49,6 +49,8 @@ class PartsObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
         )
         row = RowBox(low, high, dtype=self._dtype.type)
         row.images = images
+        sizes = (low.size for low, _ in bounds)
+        row.parts = tuple(zip((part.name for part in self._parts), sizes, strict=True))
         self.observation_space = row
         self.masks = self._parts[-1].is_mask
         """Whether an observation ends with a mask of allowed actions."""

@@ -35,6 +35,8 @@ class RowBox(Box):
 
     images: tuple[tuple[int, ...], ...] = ()
     """Channels, height and width of each."""
+    parts: tuple[tuple[str, int], ...] = ()
+    """Name and size of each part."""
 
 
 def wire_type(space: Space[Any]) -> type[np.uint8 | np.float32]:
@@ -118,8 +120,9 @@ def check_action_space(env_id: str, space: Space[Any]) -> None:
 
 def observation_spec(space: Space[Any]) -> ObservationSpec:
     """Return the learner's description of adapted observations."""
-    images = space.images if isinstance(space, RowBox) else ()
-    said = {"shape": space.shape, "dtype": wire_type(space).__name__, "images": images}
+    said: dict[str, object] = {"shape": space.shape, "dtype": wire_type(space).__name__}
+    if isinstance(space, RowBox):
+        said |= {"images": space.images, "parts": space.parts}
     return ObservationSpec.model_validate(said)
 
 

@@ -34,8 +34,8 @@ With the arrays `observation_mean` [F] and `observation_scale` [F] float32, and 
 in the metadata, the network sees the last F numbers of an observation normalised. `action_mapping`
 (by default `rescale`) maps continuous actions to the environment's bounds, `action_low` and
 `action_high`: `-2.0,-1.0`. `action_start` is the environment's number of the first action, or of
-the first value of each choice: `5` or `0,3`. Actors know the last three from their environment, so
-only exported policies have them.
+the first value of each choice: `5` or `0,3`. `observation_parts` has the parts of observations, for
+messages. Actors know the last four from their environment, so only exported policies have them.
 
 To act: `load_policy(arrays, metadata).act(observation)`.
 
@@ -45,6 +45,7 @@ outputs, `S` numbers of a recurrent state.
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,6 +62,7 @@ from shared.policy.distributions import Action, Float32, distribution_of
 from shared.policy.head import Head, PolicyError
 from shared.policy.network_metadata import GRAPH
 from shared.policy.numpy_network import NumpyNetwork
+from shared.policy.observation_parts import OBSERVATION_PARTS, as_array
 from shared.policy.observation_scale import ObservationScale
 from shared.policy.onnx_network import OnnxNetwork
 from shared.policy.spec import PolicySpec
@@ -82,6 +84,7 @@ class NumpyPolicy:
         graph: bytes = b"",
         bounds: Bounds | None = None,
         start: NDArray[np.int64] | None = None,
+        parts: str = "",
     ) -> None:
         self.spec = spec
         self.arrays = arrays
@@ -111,6 +114,7 @@ class NumpyPolicy:
         """Shape of one action: (A,) if continuous, () if discrete."""
         self._to_bounds = None if bounds is None else action_map(spec.action_mapping, *bounds)
         self._start = start
+        self._parts = parts
         self._state: Float32 | None = None
         """Recurrent state of the episodes in `act` [N, S]; None at their beginning."""
 
@@ -138,13 +142,7 @@ class NumpyPolicy:
                 from that of the states, or a recurrent policy got no state.
         """
         shape = self.observation_shape
-        num_leading = observation.ndim - len(shape)
-        if num_leading < 0 or observation.shape[num_leading:] != shape:
-            expected = ", ".join(map(str, shape))
-            raise PolicyError(
-                f"observation has shape {observation.shape}, expected (..., {expected})"
-            )
-        leading = observation.shape[:num_leading]
+        leading = self._array(observation).shape[: observation.ndim - len(shape)]
         rows = np.ascontiguousarray(observation, np.float32).reshape(-1, *shape)
         if self.observation_scale is not None:
             rows = self.observation_scale.apply(rows, out=np.empty_like(rows))
@@ -191,10 +189,10 @@ class NumpyPolicy:
             PolicyError: The observations' last axes are not an observation's, or the bounds of
                 continuous actions are unknown.
         """
-        seen = np.asarray(observation)
+        seen = self._array(observation)
         if state is None and self.spec.recurrent:
             if self._state is None:
-                leading = seen.shape[: max(0, seen.ndim - len(self.observation_shape))]
+                leading = seen.shape[: seen.ndim - len(self.observation_shape)]
                 self._state = self.new_state(math.prod(leading))
             state = self._state
         action = self.mode(seen, state)
@@ -206,6 +204,9 @@ class NumpyPolicy:
                 "load what `nitro export` wrote, or give load_policy what `with_actions` returns"
             )
         return self._to_bounds(action).astype(np.float32)
+
+    def _array(self, observation: object) -> NDArray[Any]:
+        return as_array(observation, self.observation_shape, self._parts)
 
     def mode(self, observation: NDArray[np.generic], state: Float32 | None = None) -> Action:
         """Return the most likely actions [..., *act], choices from 0, before any mapping to bounds.
@@ -262,6 +263,7 @@ def load_policy(
             graph=graph.tobytes(),
             bounds=_bounds(metadata, spec.head),
             start=_start(metadata, spec.head),
+            parts=metadata.get(OBSERVATION_PARTS, ""),
         )
     except ValueError as error:
         raise PolicyError(str(error)) from error

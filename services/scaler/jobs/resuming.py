@@ -75,6 +75,8 @@ def require_same_spaces(before: EnvironmentSpec, now: EnvironmentSpec) -> None:
     """
     for what in ("observation", "action"):
         was, is_now = getattr(before, what), getattr(now, what)
+        if what == "observation" and not was.parts:  # earlier versions did not record them
+            is_now = is_now.model_copy(update={"parts": ()})
         if is_now != was:
             message = f"{before.env_id!r}: its {what}s were {was!r}, and now are {is_now!r}"
             refuse_wrong([FieldError(field="env_id", message=message)])

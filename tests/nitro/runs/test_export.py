@@ -25,7 +25,7 @@ from shared.contracts.environment_spec import (
     MultiDiscreteActionSpec,
     ObservationSpec,
 )
-from shared.policy.head import KINDS
+from shared.policy.head import KINDS, PolicyError
 from shared.policy.network_metadata import ACTIVATIONS
 from shared.policy.numpy_policy import load_policy, with_actions
 from shared.policy.spec import POLICY_FORMAT
@@ -359,9 +359,7 @@ def test_the_exported_module_acts_alike_with_numpy_alone(name: str, tmp_path: Pa
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
     assert imported <= {*sys.stdlib_module_names, "numpy"}
-    there: dict[str, Any] = {"__name__": "policy"}
-    exec(compile(tree, "policy.py", "exec"), there)
-    policy = there["Policy"](tmp_path / "out" / "policy.safetensors")
+    policy = portable(tmp_path / "out")
     ours = read_policy(folder)[1]
     seen = observations(name, np.random.default_rng(1), 20).astype(np.float32)
     first = policy.act(seen)
@@ -375,6 +373,34 @@ def test_the_exported_module_acts_alike_with_numpy_alone(name: str, tmp_path: Pa
     policy.reset()
     with pytest.raises(ValueError, match="expected"):
         policy.act(np.zeros(99))
+
+
+def portable(out: Path) -> Any:
+    """Return the policy of an exported `policy.py`."""
+    there: dict[str, Any] = {"__name__": "policy"}
+    exec(compile((out / "policy.py").read_text(), "policy.py", "exec"), there)
+    return there["Policy"](out / "policy.safetensors")
+
+
+def test_a_dict_of_parts_is_refused_with_the_row_that_is_expected(tmp_path: Path) -> None:
+    arrays, meta, shape, action = CASES["discrete"]
+    spec = ObservationSpec(shape=shape, dtype="float32", parts=(("near.by", 3), ("turn", 1)))
+    folder = write_checkpoint(
+        tmp_path,
+        next_round=4,
+        policy=codec.encode(arrays, meta),
+        environment=environment_of(spec, action),
+    )
+    export_run(folder, tmp_path / "out")
+    told = r"observation is a dict, expected .*4.*, in this order: near\.by 3, turn 1 \(choices"
+    parts: Any = {"near": {"by": np.zeros(3)}, "turn": 0}
+    several: Any = (np.zeros(3), 0)
+    with pytest.raises(PolicyError, match=told):
+        read_policy(folder)[1].act(parts)
+    with pytest.raises(TypeError, match=told):
+        portable(tmp_path / "out").act(parts)
+    with pytest.raises(PolicyError, match="observation is a tuple, .*turn 1"):
+        read_policy(folder)[1].act(several)
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])

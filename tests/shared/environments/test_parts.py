@@ -96,22 +96,29 @@ def leave_out(names: str) -> WrapperRef:
 
 
 @pytest.mark.parametrize(
-    "space",
+    ("space", "names"),
     [
-        Discrete(3, start=5),
-        MultiDiscrete([2, 3]),
-        MultiBinary(4),
-        Dict(z=VECTOR, b=Dict(c=Discrete(3), a=Box(0, 9, (2, 2), np.int64))),
-        Tuple((VECTOR, Dict(a=MultiBinary(2)), VECTOR)),
-        Dict(image=Box(0, 255, (7, 7, 3), np.uint8), direction=Discrete(4)),
+        (Discrete(3, start=5), [""]),
+        (MultiDiscrete([2, 3]), [""]),
+        (MultiBinary(4), [""]),
+        (Dict(z=VECTOR, b=Dict(c=Discrete(3), a=Box(0, 9, (2, 2), np.int64))), ["z", "b.c", "b.a"]),
+        (Tuple((VECTOR, Dict(a=MultiBinary(2)), VECTOR)), ["0", "1.a", "2"]),
+        (
+            Dict(image=Box(0, 255, (7, 7, 3), np.uint8), direction=Discrete(4)),
+            ["image", "direction"],
+        ),
     ],
     ids=str,
 )
-def test_parts_become_the_vector_that_gymnasium_makes_of_them(space: Space[Any]) -> None:
+def test_parts_become_the_vector_that_gymnasium_makes_of_them(
+    space: Space[Any], names: list[str]
+) -> None:
     with registered(lambda: Parts(space)):
         env = make_environment(EnvironmentRef(env_id=_NAME))
         spec = describe(EnvironmentRef(env_id=_NAME)).observation
     assert (spec.shape, spec.dtype) == (flatten_space(space).shape, "float32")
+    assert [name for name, _ in spec.parts] == names
+    assert (sum(size for _, size in spec.parts),) == spec.shape
     space.seed(7)
     expected = flatten(space, space.sample())
     seen, _ = env.reset(seed=7)
