@@ -9,6 +9,7 @@ import re
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -80,13 +81,19 @@ def what_went_wrong(error: BaseException, env: Env) -> str:
     If the environment returned an unusable value, the message shows it and the method's line.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if not frames or not str(frames[-1].f_globals.get("__name__", "")).startswith(_BETWEEN):
+    if not frames or not _is_between(frames[-1]):
         return error_text(error)  # the environment itself raised it
     unpacking = _UNPACKING.search(error_text(error)) if isinstance(error, ValueError) else None
     if unpacking is not None:
         method, returns = ("reset", RESET_RETURNS), ("step", STEP_RETURNS)
         name, said = method if unpacking.group(1) == "2" else returns
         return f"{said}: {error_text(error)}{_place(env, name)}"
+    for frame in filter(_is_between, frames):
+        info = frame.f_locals.get("info", {})
+        if frame.f_code.co_name == "reset" and not isinstance(info, Mapping):
+            # A wrapper unpacks any two values, such as the keys of a dict.
+            two = f"{_shown(frame.f_locals.get('obs'))} and {_shown(info)}"
+            return f"{RESET_RETURNS}; unpacked, its result is {two}{_place(env, 'reset')}"
     rewards = (frame.f_locals["reward"] for frame in frames if "reward" in frame.f_locals)
     for reward in rewards:
         if not _is_number(reward):
@@ -113,6 +120,10 @@ def environment_frames(frames: traceback.StackSummary) -> str:
         f'\n  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n    {frame.line}'
         for frame in inner[-_MOST_FRAMES:]
     )
+
+
+def _is_between(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(_BETWEEN)
 
 
 def _is_number(value: Any) -> bool:

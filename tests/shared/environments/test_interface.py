@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 from functions.actor.errors import RolloutError
 from functions.actor.rollout import evaluate_episode, sample_fragment
@@ -82,6 +82,18 @@ def test_a_reset_of_old_gym_is_refused_with_what_gymnasiums_returns(
         describe(EnvironmentRef(env_id=_NAME))
     assert "reset returned array([0" in str(refused.value)
     assert "reset returns two values: an observation, and a dict" in str(refused.value)
+
+
+def test_a_reset_that_returns_a_dict_of_two_is_not_taken_for_its_keys(
+    returns: Callable[..., None],
+) -> None:
+    parts = Dict(near=Box(-1, 1, (2,)), turn=Discrete(2))
+    returns(start={"near": OBSERVATION, "turn": 0}, observation_space=parts)
+    with pytest.raises(UnsupportedEnvironment) as refused:
+        describe(EnvironmentRef(env_id=_NAME))
+    told = "reset returns two values: an observation, and a dict of information; unpacked, its"
+    assert f"{told} result is 'near' (str) and 'turn' (str)" in str(refused.value)
+    assert place("reset") in str(refused.value)
 
 
 def test_a_step_of_old_gym_is_refused_with_what_gymnasiums_returns_and_its_line(
