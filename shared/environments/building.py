@@ -26,6 +26,7 @@ from shared.environments.spaces import (
     UnsupportedEnvironment,
     check_action_space,
     check_observation_space,
+    require_spaces,
 )
 from shared.environments.step_limit import StepLimit
 from shared.environments.told_errors import error_text, where_raised
@@ -87,6 +88,7 @@ def built(
         _set_variables(ref)
         env = _made(ref, render_mode)
         try:
+            require_spaces(ref.env_id, env)
             agent, env = env.unwrapped, _dressed(ref, _unwrapped(env), raw_rewards=raw_rewards)
             if isinstance(agent, Agent):
                 _refuse_changed_actions(env)

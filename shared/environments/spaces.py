@@ -6,6 +6,7 @@ A policy sees float32 vectors, channels-first uint8 images, or both in a row.
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from numpy.typing import NDArray
@@ -57,6 +58,22 @@ def num_choices(space: Space[Any]) -> int | None:
     if isinstance(space, MultiDiscrete):
         return int(space.nvec.sum())
     return 2 * int(np.prod(space.shape or ())) if isinstance(space, MultiBinary) else None
+
+
+def require_spaces(env_id: str, env: gymnasium.Env[Any, Any]) -> None:
+    """Refuse an environment that has not set its spaces.
+
+    Raises:
+        UnsupportedEnvironment: A space is missing, or another object is in its place.
+    """
+    for name in ("observation_space", "action_space"):
+        found = getattr(env, name, None)
+        if not isinstance(found, Space):
+            what = "" if found is None else f" but {found!r:.80}"
+            raise UnsupportedEnvironment(
+                f"env_id {env_id!r} has no {name}{what}: set self.{name} in its constructor to a "
+                "space of gymnasium.spaces"
+            )
 
 
 def check_observation_space(env_id: str, space: Space[Any], action: Space[Any]) -> None:

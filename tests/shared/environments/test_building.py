@@ -220,6 +220,26 @@ def test_spaces_nitro_cannot_train_on_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("action_space", None, "has no action_space: set self.action_space in its constructor"),
+        ("observation_space", None, "has no observation_space: set self.observation_space in"),
+        ("action_space", 2, "has no action_space but 2: set self.action_space"),
+    ],
+)
+def test_an_environment_without_a_space_is_refused_with_its_name(
+    name: str, given: Any, message: str, registered: Any
+) -> None:
+    def make(**_: Any) -> _Spaces:
+        env = _Spaces()
+        delattr(env, name) if given is None else setattr(env, name, given)
+        return env
+
+    with pytest.raises(UnsupportedEnvironment, match=f"env_id 'Toy-v0' {message}"):
+        describe(registered(entry_point=make))
+
+
+@pytest.mark.parametrize(
     ("space", "expected"),
     [
         (MultiDiscrete([2, 3]), MultiDiscreteActionSpec(num_choices=(2, 3))),
