@@ -14,6 +14,7 @@ from nitro.python.pictures import Picture
 from nitro.python.run import Run, read
 from nitro.runs.reading import find_run
 from nitro.sweeps.folder import Asked, SweepFolder
+from nitro.sweeps.place import require_possible
 from nitro.sweeps.report.results import Results
 from nitro.sweeps.report.tables import Format, told
 from nitro.sweeps.spec import sweep_spec
@@ -150,6 +151,7 @@ def sweep(
         spec=sweep_spec(None if spec is None else Path(spec), _plain(given)),
         environment_packages=tuple(environment_packages),
     )
+    require_possible(asked, Path(runs_dir), api_url=api_url)
     folder = begin(Path(runs_dir), asked)
     console = Console(stderr=True)
     wanted = console.is_terminal if progress is None else progress

@@ -11,9 +11,10 @@ from nitro.foreign_output import foreign_code
 from nitro.hints import Place
 from nitro.local.own_environments import own_packages
 from nitro.spec.advice import advice, gpu_less_cores
+from nitro.spec.fit import require_fit
 from nitro.spec.spec_file import field_errors, validated
 from shared.contracts.environment_spec import EnvironmentSpec
-from shared.contracts.going_on import resized, unfilled
+from shared.contracts.going_on import resized
 from shared.contracts.job_spec import JobSpec
 from shared.hyperparameters.presets import resolve
 
@@ -42,8 +43,6 @@ def described(
     if environment is not None:
         full = resized(spec, environment).model_dump(mode="json")
         spec = validated(full)
-        for field, message in unfilled(spec, environment):
-            raise CommandError(f"{field}: {message}")
     images = environment is not None and environment.observation.has_images
     try:
         values = resolve(spec.algorithm, spec.preset, spec.hyperparameters, images=images)
@@ -56,6 +55,7 @@ def described(
         raise CommandError("\n".join(lines)) from error
     full["hyperparameters"] = values.model_dump(mode="json")
     if environment is not None:
+        require_fit(spec, environment)
         cores = gpu_less_cores(environment)
         rounds = spec.stop.max_rounds
         place = Place(environment_packages=environment_packages or ())

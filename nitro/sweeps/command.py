@@ -82,7 +82,7 @@ def run(
     """
     from nitro.sweeps.asking import job_fields, searched, varied
     from nitro.sweeps.folder import Asked
-    from nitro.sweeps.place import require_environments
+    from nitro.sweeps.place import require_possible
     from nitro.sweeps.spec import sweep_spec
     from nitro.sweeps.sweeping import begin
     from nitro.sweeps.telling import run_and_tell, tell_price
@@ -111,9 +111,9 @@ def run(
         spec=sweep_spec(spec, {k: v for k, v in given.items() if v not in (None, {})}),
         environment_packages=tuple(environment_packages or ()),
     )
+    require_possible(asked, runs_dir, api_url=api_url)
     if dry_run:
         return tell_price(asked, runs_dir, parallel=parallel, as_json=as_json, api_url=api_url)
-    require_environments(asked, runs_dir, api_url=api_url)
     folder = begin(runs_dir, asked)
     raise typer.Exit(run_and_tell(folder, parallel=parallel, api_url=api_url, as_json=as_json))
 

@@ -48,6 +48,19 @@ def expand(spec: SweepSpec, *, runs_dir: Path = RUNS) -> list[Row]:
     ]
 
 
+def kinds_of(spec: SweepSpec, *, runs_dir: Path = RUNS) -> list[Row]:
+    """Return a row for each environment and setting; a search has one, without its values.
+
+    Raises:
+        CommandError: As for `expand`.
+    """
+    first = spec.model_copy(update={"seeds": spec.seeds[:1]})
+    if spec.search is None:
+        return expand(first, runs_dir=runs_dir)
+    seed = first.seeds[0]
+    return [row_of(first, spec.environments[0], "trials", {}, seed=seed, runs_dir=runs_dir)]
+
+
 def settings_of(spec: SweepSpec) -> dict[str, Fields]:
     """Return the fields of each setting by name: named settings times varied values."""
     named = spec.settings or {"": {}}

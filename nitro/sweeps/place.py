@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nitro.errors import CommandError
+from nitro.foreign_output import foreign_code
 from nitro.local.access import Api, SystemOptions, open_api
 from nitro.local.own_environments import own_packages, require_registered
 from nitro.local.state_folder import StateFolder
 from nitro.settings import read_settings
+from nitro.spec.fit import require_fit
 from nitro.sweeps.folder import Asked, SweepFolder
+from nitro.sweeps.grid import kinds_of
 from nitro.sweeps.rows import Row
+from shared.contracts.environment_spec import EnvironmentSpec
 from shared.service.cores import usable_cores
 
 AUTO = "auto"
@@ -58,18 +62,43 @@ def is_here(folder: SweepFolder, api_url: str | None) -> bool:
     return not named and not StateFolder(folder.runs_dir).is_served()
 
 
-def require_environments(asked: Asked, runs_dir: Path, *, api_url: str | None) -> None:
-    """Check that a new sweep's environments exist where it would train.
+def require_possible(asked: Asked, runs_dir: Path, *, api_url: str | None) -> None:
+    """Check that the jobs of a new sweep can learn their environments on this machine.
 
-    An API reports unknown environments itself.
+    An API has environments of its own, and refuses the jobs itself.
 
     Raises:
-        CommandError: An environment is not on this machine.
+        CommandError: An environment is not on this machine, or jobs cannot learn theirs; a line
+            for each setting.
     """
-    if is_here(SweepFolder(runs_dir, asked.spec.known_name), api_url):
+    folder = SweepFolder(runs_dir, asked.spec.known_name)
+    if is_here(folder, api_url) and not folder.exists():
         own_packages(asked.environment_packages or None)
         for env_id in asked.spec.environments:
             require_registered(env_id)
+        _require_fit(kinds_of(asked.spec, runs_dir=runs_dir))
+
+
+def _require_fit(rows: Sequence[Row]) -> None:
+    from shared.environments.describing import describe  # Gymnasium takes a while to load
+    from shared.environments.spaces import UnsupportedEnvironment
+    from shared.environments.variables import set_variables
+
+    described: dict[str, EnvironmentSpec] = {}
+    wrong: list[str] = []
+    for row in rows:
+        spec = row.spec.resolved()
+        key = spec.environment_ref.model_dump_json()
+        try:
+            if key not in described:
+                with foreign_code():
+                    described[key] = describe(spec.environment_ref)
+            require_fit(spec, described[key])
+        except (UnsupportedEnvironment, CommandError) as error:
+            wrong.append(f"{row.env_id}, {row.setting}: {error}")
+    set_variables({})  # actors inherit this process's variables
+    if wrong:
+        raise CommandError("\n".join(wrong))
 
 
 @contextmanager

@@ -25,13 +25,8 @@ from services.scaler.jobs.cache_use import (
     trajectory_errors,
 )
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
+from services.scaler.jobs.fit import fit_errors
 from services.scaler.jobs.initial_policy import initial_policy_errors
-from services.scaler.jobs.network_size import (
-    algorithm_errors,
-    function_errors,
-    network_errors,
-    sequence_errors,
-)
 from services.scaler.jobs.replay import LearnerMemory, replay_errors, warm_up_warnings
 from services.scaler.launching.lambda_function import LambdaApiError
 from services.scaler.launching.orders import longest_event_bytes
@@ -39,14 +34,14 @@ from services.scaler.launching.quota import ConcurrencyQuota
 from services.scaler.launching.tasks import MAX_EVENT_BYTES
 from services.scaler.money.budget import RoundPricing, least_pricing, smallest_budget_usd
 from services.scaler.off_loop import OffLoop
-from services.scaler.refusals import ApiError, field_errors, invalid, refuse_wrong
+from services.scaler.refusals import ApiError, invalid, refuse_wrong
 from shared.artifacts.store import JOB_FILE, ArtifactStore
 from shared.contracts.environment_spec import (
     EnvironmentSpec,
 )
 from shared.contracts.field_errors import first_reason
-from shared.contracts.going_on import longest_episode, longest_search, resized, unfilled
-from shared.contracts.job_spec import MAX_ACTOR_STEPS, JobSpec
+from shared.contracts.going_on import resized
+from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
 from shared.contracts.learner_kind import LearnerKind, learner_kind
 from shared.contracts.problem import FieldError
@@ -103,15 +98,9 @@ class Admission:
         """
         refuse_wrong(_event_errors(spec))
         environment = await self.catalogue.describe(spec.environment_ref)
-        refuse_wrong(algorithm_errors(spec, environment))
-        # Sizes depend on the network, and the network on its settings.
-        refuse_wrong(_hyperparameter_errors(spec, environment))
-        spec = resized(spec, environment)
         timeout_s = pricing.basis.function_timeout_s
-        refuse_wrong(search_errors(spec, environment, timeout_s=timeout_s))
-        refuse_wrong(agent_errors(spec, environment))
-        refuse_wrong([*network_errors(spec, environment), *function_errors(spec, environment)])
-        refuse_wrong(sequence_errors(spec, environment))
+        refuse_wrong(fit_errors(spec, environment, timeout_s=timeout_s))
+        spec = resized(spec, environment)
         try:
             limit = await self.quota.limit()
         except LambdaApiError as error:
@@ -219,17 +208,6 @@ def _event_errors(spec: JobSpec) -> Iterator[FieldError]:
         yield FieldError(field=max(sizes, key=sizes.__getitem__), message=message)
 
 
-def _hyperparameter_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
-    """Yield the hyper-parameters that conflict with a job's preset."""
-    try:
-        resolve_for(spec, environment)
-    except ValidationError as error:
-        below = ("body", "hyperparameters")
-        yield from field_errors(
-            [{**wrong, "loc": (*below, *wrong["loc"])} for wrong in error.errors()]
-        )
-
-
 def budget_errors(
     spec: JobSpec, pricing: RoundPricing, *, committed_usd: float = 0.0
 ) -> Iterator[FieldError]:
@@ -243,49 +221,6 @@ def budget_errors(
             f"${math.ceil(least_usd * 1e4) / 1e4:.4f} are needed"
         )
         yield FieldError(field="stop.budget_usd", message=message)
-
-
-def search_errors(
-    spec: JobSpec, environment: EnvironmentSpec, *, timeout_s: float
-) -> Iterator[FieldError]:
-    """Yield why actors cannot play a search's whole episodes, once its actors are known."""
-    if not spec.searches:
-        return
-    for name, number in spec.scaling.asked_for().items():
-        if number > spec.actors.max:
-            message = (
-                f"{number:g} actors, but a round has at most {spec.actors.max}: one for each of "
-                "its episodes (2 * hyperparameters.directions)"
-            )
-            yield FieldError(field=f"scaling.{name}", message=message)
-    field, longest = "episodes.horizon", longest_episode(spec, environment)
-    plays = f"{spec.algorithm} plays whole episodes"
-    if longest is None:
-        message = f"{plays}, and those of {spec.env_id} have no limit: give a number of steps"
-        yield FieldError(field=field, message=message)
-        return
-    steps = longest_search(spec, environment)
-    takes_s = steps * environment.step_s
-    fewer = f"give fewer steps than {longest:,}, or raise actors.min (up to one an episode)"
-    if steps > MAX_ACTOR_STEPS:
-        message = (
-            f"{plays}: those of one of {spec.actors.min} actors may have {steps:,} steps an "
-            f"iteration, at most {MAX_ACTOR_STEPS:,} are allowed; {fewer}"
-        )
-        yield FieldError(field=field, message=message)
-    elif takes_s > timeout_s:
-        message = (
-            f"{plays}: those of one of {spec.actors.min} actors may have {steps:,} steps of "
-            f"{environment.step_s:.2g} s, so {takes_s:.0f} s, and it has {timeout_s:g} s; {fewer}, "
-            "or actor_timeout_s"
-        )
-        yield FieldError(field=field, message=message)
-
-
-def agent_errors(spec: JobSpec, environment: EnvironmentSpec) -> Iterator[FieldError]:
-    """Yield the error of environments or steps that no number of agents fills."""
-    for field, message in unfilled(spec, environment):
-        yield FieldError(field=field, message=message)
 
 
 def _target_errors(spec: JobSpec) -> Iterator[FieldError]:

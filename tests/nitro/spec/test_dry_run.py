@@ -57,6 +57,12 @@ def test_values_that_do_not_go_together_are_refused_by_the_preset_that_is_meant(
     assert "preset for vectors" in str(caught.value)
 
 
+def test_an_algorithm_that_cannot_learn_the_environment_is_refused_as_by_the_scaler() -> None:
+    spec = JobSpec(env_id="CartPole-v1", algorithm="sac", preset="standard")
+    with pytest.raises(CommandError, match="^algorithm: sac cannot learn CartPole-v1, which has"):
+        described(spec, here=True)
+
+
 def test_a_search_of_more_actors_than_episodes_is_refused() -> None:
     scaling = {"policy": "schedule", "num_actors": [8, 40]}
     spec = JobSpec.model_validate({"env_id": "CartPole-v1", "algorithm": "ars", "scaling": scaling})

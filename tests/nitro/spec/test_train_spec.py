@@ -11,7 +11,7 @@ from nitro.errors import CommandError
 from nitro.spec.starting_job import starting_job
 from nitro.spec.total_steps import planned_steps
 from nitro.spec.train_spec import train_spec
-from services.scaler.jobs.admission import search_errors
+from services.scaler.jobs.fit import search_errors
 from shared.contracts.going_on import resized
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.stop_rule import MAX_ROUNDS

@@ -144,6 +144,26 @@ def test_what_is_wrong_is_refused(tmp_path: Path, words: list[str], message: str
         assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_settings_that_cannot_learn_are_refused_before_the_first_job(
+    tmp_path: Path, options: list[str]
+) -> None:
+    runs_dir = tmp_path / "runs"
+    words = ["CartPole-v1", "Pendulum-v1", "--vary", "algorithm=ppo,sac", "--seeds", "1-3"]
+    result = CliRunner().invoke(app, ["sweep", *words, *options, "--runs-dir", str(runs_dir)])
+    assert result.exit_code == EXIT_USAGE, result.output
+    told = "CartPole-v1, algorithm=sac: algorithm: sac cannot learn CartPole-v1, which has discrete"
+    assert result.stderr.count("cannot learn") == result.stderr.count(told) == 1
+    assert not runs_dir.exists()
+
+
+def test_a_search_that_cannot_learn_is_refused_too(tmp_path: Path) -> None:
+    words = ["CartPole-v1", "--algorithm", "sac", *SEARCH, "--runs-dir", str(tmp_path / "runs")]
+    result = CliRunner().invoke(app, ["sweep", *words])
+    assert result.exit_code == EXIT_USAGE, result.output
+    assert "CartPole-v1, trials: algorithm: sac cannot learn CartPole-v1" in result.stderr
+
+
 def test_another_sweep_of_the_same_name_is_refused(whole: Path) -> None:
     words = ["sweep", "CartPole-v1", "--name", "four", "--runs-dir", str(whole)]
     result = CliRunner().invoke(app, words)

@@ -9,9 +9,10 @@ from string import ascii_lowercase
 import pytest
 
 from services.scaler.book.records import JobRecord
-from services.scaler.jobs.admission import Admission, agent_errors, budget_errors, search_errors
+from services.scaler.jobs.admission import Admission, budget_errors
 from services.scaler.jobs.cache_use import round_bytes
 from services.scaler.jobs.catalogue import EnvironmentCatalogue
+from services.scaler.jobs.fit import agent_errors, search_errors
 from services.scaler.jobs.replay import LearnerMemory
 from services.scaler.launching.lambda_function import LambdaFunction
 from services.scaler.launching.quota import ConcurrencyQuota
