@@ -94,7 +94,7 @@ def resume(
     rounds: Annotated[int | None, typer.Option(help="New, higher number of rounds.", min=1)] = None,
     total_steps: Annotated[
         str | None,
-        typer.Option(metavar="STEPS", help="New, higher number of steps, if steps end it."),
+        typer.Option(metavar="STEPS", help="New, higher number of environment steps."),
     ] = None,
     budget_usd: Annotated[
         float | None, typer.Option("--budget-usd", help="New, higher budget.")
@@ -110,15 +110,16 @@ def resume(
 ) -> None:
     """Continue a job from its last checkpoint.
 
-    To continue a job that finished all its rounds, add --rounds. If steps ended it, add
-    --total-steps.
+    To continue a job that finished all its rounds, add --rounds or --total-steps. If steps ended
+    it, add --total-steps.
     """
+    from nitro.client.beginning import Resumption
     from nitro.client.naming import find_job
     from nitro.spec.total_steps import parse_steps
 
     with _client(api_url, runs_dir) as client:
-        job = client.resume(
-            find_job(client, job_id),
+        resumption = Resumption(
+            job_id=find_job(client, job_id),
             budget_usd=budget_usd,
             max_rounds=rounds,
             max_env_steps=None if total_steps is None else parse_steps(total_steps),
@@ -126,6 +127,7 @@ def resume(
             from_scratch=from_scratch,
             fresh_schedule=fresh_schedule,
         )
+        job = resumption.begin(client)
     typer.echo(job.model_dump_json() if as_json else f"{job.job_id}: {job.status}")
 
 

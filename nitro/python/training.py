@@ -72,7 +72,7 @@ def train(
     Args:
         env: Name of a registered environment; default: Hopper-v5. On this machine it may also be a
             function or class that makes one, at the top level of a file that can be imported.
-        total_steps: Environment steps, instead of `rounds`; with `resume`, of a job that steps end.
+        total_steps: Environment steps, instead of `rounds`; with `resume`, the new total.
         rounds: Policy updates.
         seed: Equal seeds train equal policies.
         algorithm: `ppo`, `impact`, `impala`, `sac`, `crossq`,

@@ -73,7 +73,7 @@ Resume = Annotated[
     str | None,
     _job_option(
         metavar="JOB_ID",
-        help="Continue a job; --rounds, --budget-usd and --max-wall-s raise its limits.",
+        help="Continue a job; --total-steps, --rounds, --budget-usd and --max-wall-s raise limits.",
     ),
 ]
 InitFrom = Annotated[

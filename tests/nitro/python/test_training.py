@@ -87,7 +87,11 @@ def test_a_run_begins_with_the_policy_of_another_and_goes_on(run: nitro.Run) -> 
     assert begun.evaluations[0][1] == min(50.0, begun.evaluations[0][1])
 
     on = nitro.train(
-        resume=begun, rounds=2, fresh_schedule=True, runs_dir=run.folder.parent, progress=False
+        resume=begun,
+        total_steps=begun.job.progress.env_steps + 1,  # a second round
+        fresh_schedule=True,
+        runs_dir=run.folder.parent,
+        progress=False,
     )
     assert on.job_id == begun.job_id
     rates = [line.result.stats["learning_rate"] for line in on.rounds if line.result]
