@@ -41,9 +41,15 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add the pages that are made from the code."""
+    """Add the pages that are made from the code.
+
+    Some stand in for a page of the repository, which says where its content is.
+    """
     for path, text in reference_pages().items():
-        files.append(File.generated(config, f"reference/{path}", content=text))
+        page = File.generated(config, f"reference/{path}", content=text)
+        if (stub := files.get_file_from_path(page.src_uri)) is not None:
+            files.remove(stub)
+        files.append(page)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -57,6 +57,13 @@ def test_documents_name_files_and_modules_that_exist(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_documents_lead_to_files_of_the_repository(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    paths = [link.partition("#")[0] for link in links if "://" not in link]
+    assert [path for path in paths if not (page.parent / path).exists()] == []
+
+
 def test_python_in_documents_names_what_there_is() -> None:
     blocks = [
         block
