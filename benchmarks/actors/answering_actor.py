@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.random import default_rng  # here: NumPy cannot import it in several threads at once
 
 from benchmarks.actors.trajectory import HUMANOID
 from shared.cache.client import TrajectoryCache
@@ -59,7 +60,7 @@ def _answer(url: str, task: RolloutTask, search: SearchTask, actor_index: int) -
 
 
 def _sums(task: RolloutTask, search: SearchTask, number: int, version: int) -> bytes:
-    rng = np.random.default_rng(number)
+    rng = default_rng(number)
     episodes = np.array(search.episodes(number % search.parts))
     return encode_sums(
         EpisodeSums(

@@ -53,3 +53,11 @@ CLOSE = """
 redis.call('HSET', KEYS[1], 'closed', 1)
 return redis.call('PEXPIRE', KEYS[1], ARGV[1])
 """
+
+# KEYS: a search's queue. ARGV: TTL in ms, the field of a part's number, and the numbers.
+# As one step: otherwise each part would wake up every waiting actor. A command for each part would
+# cost the learner eight times as much.
+QUEUE_PARTS = """
+for i = 3, #ARGV do redis.call('XADD', KEYS[1], 'NOMKSTREAM', '*', ARGV[2], ARGV[i]) end
+return redis.call('PEXPIRE', KEYS[1], ARGV[1])
+"""

@@ -12,7 +12,7 @@ from typing import cast
 
 import redis
 
-from shared.cache import keys
+from shared.cache import keys, scripts
 from shared.cache.connection import CacheUnreachableError
 from shared.cache.first_wins import FirstWins
 
@@ -67,14 +67,9 @@ class SearchQueue(FirstWins):
 
     def queue_parts(self, job_id: str, round: int, numbers: Iterable[int]) -> None:
         """Add parts, to be taken in this order. One round trip."""
-        key = keys.queue(job_id, round)
+        queue = self._client.register_script(scripts.QUEUE_PARTS)
         with self._errors("queueing parts"):
-            # As one step: otherwise each part would wake up every waiting actor.
-            pipeline = self._client.pipeline(transaction=True)
-            for number in numbers:
-                pipeline.xadd(key, {_PART: number}, nomkstream=True)
-            pipeline.pexpire(key, keys.TTL_MS)
-            pipeline.execute()
+            queue(keys=[keys.queue(job_id, round)], args=[keys.TTL_MS, _PART, *numbers])
 
     def release_parts(self, job_id: str, round: int, actors: Iterable[int]) -> list[int]:
         """Take the parts that these actors have not finished away from them, and return them."""

@@ -48,7 +48,7 @@ def test_they_come_back_as_they_were() -> None:
     ("changes", "message"),
     [
         ({"episode": np.array([1, 2])}, "episode is"),
-        ({"episode_returns": np.array([1.0, np.nan])}, "episode_returns is not finite"),
+        ({"episode_returns": np.array([1.0, np.nan])}, "episode_returns holds a number that no"),
         ({"episode_returns": np.array([1e200, -1e200])}, "episode_returns holds a number that no"),
         ({"episode_lengths": np.array([0, 9], np.int32)}, "episode_lengths holds a number that no"),
         ({"episode_lengths": np.array([4, 10], np.int32)}, "episode_lengths holds a number that"),
