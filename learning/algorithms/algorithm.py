@@ -25,15 +25,6 @@ class Algorithm(Protocol):
     `add`; equal calls from equal state give equal bits.
     """
 
-    @property
-    def in_order(self) -> bool:
-        """Whether it learns from one whole round after the other.
-
-        Equal seeds then give equal bits although rounds overlap: the order of arrival has no
-        effect.
-        """
-        ...
-
     def add(self, trajectories: Sequence[Trajectory]) -> None:
         """Add trajectories, in this order.
 

@@ -40,9 +40,6 @@ class OffPolicyLearner(GradientLearner[H], ABC):
     A subclass defines the samples of a batch, `batch`, and its loss, `rule`.
     """
 
-    in_order = False
-    """Batches are learned from as they arrive, whatever their rounds."""
-
     def _start(self) -> None:
         self._buffer = ReplayBuffer(
             batch_size=self._hyperparameters.train_batch_size,

@@ -9,7 +9,6 @@ from shared.trajectory.trajectory import Trajectory
 class OnPolicy:
     """Collects a round for an `Algorithm`; the subclass defines how to `learn` from it."""
 
-    in_order = True
     _round: tuple[Trajectory, ...] = ()
     _is_whole = False
 

@@ -36,7 +36,6 @@ class ReplayLearner:
 
     steps: ClassVar[Callable[..., ReplaySteps]]
     """Makes the networks and their gradient steps, given the columns, the full set and a `seed`."""
-    in_order = True
     network = None
     """No detector is defined for it."""
 

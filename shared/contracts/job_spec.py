@@ -232,6 +232,15 @@ class JobSpec(EnvironmentRef):
         return 1 if ALGORITHMS[self.algorithm].on_policy else self.rounds_in_flight
 
     @property
+    def learns_in_order(self) -> bool:
+        """Whether it learns from whole rounds, one after the other.
+
+        Equal seeds then give equal weights: the order of arrival has no effect, and what vanishes
+        is launched again.
+        """
+        return self.open_rounds == 1 or ALGORITHMS[self.algorithm].in_order
+
+    @property
     def size_field(self) -> str:
         """The field that sets the steps of a round."""
         return "steps_per_actor" if self.samples_per_round is None else "samples_per_round"

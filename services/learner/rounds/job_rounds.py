@@ -69,9 +69,9 @@ class JobRounds:
 
     def __post_init__(self) -> None:
         self._published: tuple[int, bytes] = (0, b"")
-        """The last published version and policy, to publish again with an attempt."""
-        self._asked: tuple[int, RoundRequest] | None = None
-        """The last requested round, with its request."""
+        """The last published version and policy."""
+        self._asked: dict[int, tuple[RoundRequest, tuple[int, bytes]]] = {}
+        """The open rounds' requests and policies."""
         self._begun_anew = self._lost_replays = 0
 
     def leave_if_must(self, where: str) -> None:
@@ -87,7 +87,8 @@ class JobRounds:
     def ask(self, index: int, request: RoundRequest) -> RoundPlan:
         """Request a round with a published policy; a repeat returns the same plan."""
         job, own = self.job, self.own
-        self._asked = index, request
+        self._asked[index] = request, self._published
+        self._asked.pop(index - job.spec.open_rounds, None)
         if own is not None:
             own.told(request.previous)
         if job.continues_episodes:
@@ -167,11 +168,9 @@ class JobRounds:
         """
         collector, lease = opened.collector, self.lease
         collector.episodes()
-        # The round continues without them, because they are not learned from. Overlapping rounds
-        # are never relaunched.
-        one_by_one = self.job.spec.open_rounds == 1
+        # The round continues without them, because they are not learned from.
         while (
-            one_by_one
+            self.job.spec.learns_in_order
             and collector.vanished_episodes
             and not lease.must_leave
             and opened.may_relaunch()
@@ -234,17 +233,21 @@ class JobRounds:
 
     def window(self) -> RoundWindow:
         """Return a window for concurrently open rounds."""
-        return RoundWindow(self.cache, self.job, must_leave=lambda: self.lease.must_leave)
+        return RoundWindow(
+            self.cache,
+            self.job,
+            should_leave=lambda: self.lease.should_leave,
+            must_leave=lambda: self.lease.must_leave,
+        )
 
     def arrivals(
-        self, window: RoundWindow, *, waits: Callable[[], bool], hands_on: bool = True
+        self, window: RoundWindow, *, waits: Callable[[], bool]
     ) -> Iterator[tuple[Trajectory, ...]]:
         """Yield arrivals of all open rounds until the oldest is over; often there are none.
 
         Args:
             window: The open rounds.
             waits: Whether to wait if nothing has arrived.
-            hands_on: Whether to hand arrivals on; otherwise they stay with their round.
 
         Raises:
             RoundLostError: The environment makes the round unusable.
@@ -254,10 +257,7 @@ class JobRounds:
         while not (oldest.over or self.lease.stop is not None):
             self.leave_if_must("while rounds were open")
             wait_s = min(oldest.collector.remaining_s, _LONGEST_WAIT_S) if waits() else 0.0
-            if hands_on:
-                yield window.arrivals(timeout_s=wait_s)
-            else:
-                window.listen(timeout_s=wait_s)
+            yield window.arrivals(timeout_s=wait_s)
             if oldest.collector.doomed and self.lease.stop is None:
                 raise environment_failed(oldest.collector)
         oldest.collector.look_again()
@@ -284,9 +284,8 @@ class JobRounds:
         self, collector: RoundCollector, missing: tuple[int, ...], why: tuple[str, ...]
     ) -> RoundPlan:
         """Relaunch these actors and vanished episodes."""
-        if self._asked is None:
-            raise RuntimeError("a round is opened again that was never asked for")
-        index, request = self._asked
+        index = collector.plan.round
+        request, policy = self._asked[index]
         episodes = collector.vanished_episodes
         _LOG.warning(
             "round reopened",
@@ -294,7 +293,7 @@ class JobRounds:
         )
         collector.prepare_reopening(missing)
         # The policy may be missing: keys expire, even while the machine sleeps.
-        self.publish(*self._published)
+        self.publish(*policy)
         another = {
             "attempt": collector.attempt + 1,
             "missing": missing,

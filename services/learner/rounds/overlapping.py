@@ -18,12 +18,17 @@ A checkpoint is written when a round is over. It records the used trajectories o
 learner that resumes requests these rounds again: plans and actors are the same, used trajectories
 are not used again, and all later arrivals are in the cache. Updates depend on the order of arrival,
 so runs may differ.
+
+An algorithm that learns *in order*, such as SAC, uses only the oldest round, once it is complete.
+Then no open round has used trajectories, and what vanishes from the oldest is launched again, as if
+rounds did not overlap. Runs with equal seeds are equal.
 """
 
 from collections.abc import Collection
 
 from learning.algorithms.policy_update import UpdateTally
 from services.learner.record.checkpoint import OpenRound, RunState
+from services.learner.rounds.left_early import LeftEarly
 from services.learner.rounds.session import RoundSession
 from shared.contracts.jobs import StopReason
 from shared.contracts.rounds import EvaluationResult
@@ -39,6 +44,7 @@ class OverlappingRounds(RoundSession):
         self._version = self.state.policy_version
         self._window = self.rounds.window()
         self._tally = UpdateTally()
+        self._in_order = self.job.spec.learns_in_order
 
     def run(self) -> tuple[StopReason, EvaluationResult | None]:
         """Train on trajectories as they arrive."""
@@ -90,16 +96,18 @@ class OverlappingRounds(RoundSession):
 
     def _learn_until_the_oldest_is_over(self) -> None:
         algorithm, oldest = self.algorithm, self._window.oldest
-        arrivals = self.rounds.arrivals(
-            self._window,
-            waits=lambda: algorithm.in_order or not algorithm.ready,
-            hands_on=not algorithm.in_order,
-        )
-        for arrived in arrivals:
-            if arrived:
-                self._take_in(arrived)
-            if algorithm.has_fresh or (algorithm.ready and not arrived):
-                self._update()
+        if self._in_order:
+            # Its deadline may have passed during an update, unlike that of the only open round.
+            oldest.collector.look_again()
+            ending = self.rounds.collect(oldest)
+            if ending is not None:
+                raise LeftEarly(ending.reason, stop=ending.stop)
+        else:
+            for arrived in self.rounds.arrivals(self._window, waits=lambda: not algorithm.ready):
+                if arrived:
+                    self._take_in(arrived)
+                if algorithm.has_fresh or (algorithm.ready and not arrived):
+                    self._update()
         # Younger rounds are not read until the next round is open: otherwise actors would idle, and
         # all open rounds would synchronise.
         self._take_in(oldest.fresh())
@@ -125,7 +133,7 @@ class OverlappingRounds(RoundSession):
         closed = self._window.close_oldest()
         self.clock.lap("collect_s")
         curvature, measured = self.measurement(closed.plan)
-        evaluation = closed.evaluation()
+        evaluation = self.rounds.evaluated(closed) if self._in_order else closed.evaluation()
         result = self.rounds.result(
             closed,
             closed.collector.close(),
@@ -160,9 +168,7 @@ class OverlappingRounds(RoundSession):
         plan = final.plan
         if plan.stop is None:
             raise RuntimeError(f"round {plan.round} was planned after one that ended the job")
-        final.collector.episodes()  # waits for them
-        evaluation = final.evaluation()
-        self._leave_if_must()
+        evaluation = self.rounds.evaluated(final)
         final.collector.close()
         for opened in self._window:
             self.record_end(opened.plan, evaluation if opened is final else None)

@@ -136,10 +136,17 @@ def opened_round(
 class RoundWindow:
     """Open rounds, oldest first; use it from one thread."""
 
-    def __init__(self, cache: TrajectoryCache, job: Job, *, must_leave: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        cache: TrajectoryCache,
+        job: Job,
+        *,
+        should_leave: Callable[[], bool],
+        must_leave: Callable[[], bool],
+    ) -> None:
         self._cache = cache
         self._job = job
-        self._must_leave = must_leave
+        self._should_leave, self._must_leave = should_leave, must_leave
         self._rounds: deque[OpenedRound] = deque()
         self._heard_at = time.monotonic()
 
@@ -159,9 +166,15 @@ class RoundWindow:
 
     def open(self, plan: RoundPlan, before: OpenRound) -> None:
         """Add a planned round with its stored results."""
-        leave = self._must_leave
         self._rounds.append(
-            opened_round(self._cache, self._job, plan, before, should_leave=leave, must_leave=leave)
+            opened_round(
+                self._cache,
+                self._job,
+                plan,
+                before,
+                should_leave=self._should_leave,
+                must_leave=self._must_leave,
+            )
         )
 
     def close_oldest(self) -> OpenedRound:
@@ -180,11 +193,11 @@ class RoundWindow:
         here = self._fresh()
         if here:
             return here
-        self.listen(timeout_s=timeout_s)
+        self._listen(timeout_s=timeout_s)
         return self._fresh()
 
-    def listen(self, *, timeout_s: float) -> None:
-        """Wait for one arrival, up to a time-out, without handing it on."""
+    def _listen(self, *, timeout_s: float) -> None:
+        """Wait for one arrival, up to a time-out."""
         by_round = {opened.plan.round: opened for opened in self._rounds}
         told = self._cache.wait_any_arrivals(
             self._job.job_id, tuple(by_round), timeout_s=min(timeout_s, _SILENCE_S)

@@ -59,13 +59,16 @@ class RoundsBefore:
     @property
     def reopening(self) -> RoundEntry | None:
         """The round, if it is launched again."""
-        return self.last if self.reopened else None
+        asked = (entry for entry in self.known if entry.round == self.round_index)
+        return next(asked, None) if self.reopened else None
 
     @property
     def ended(self) -> RoundEntry | None:
         """The round that ends with this request, if any."""
+        if self.reopened:
+            return None
         if self.open_rounds == 1:
-            return None if self.reopened else self.last
+            return self.last
         return next((e for e in self.near if e.round == self.through), None)
 
     @property
@@ -101,9 +104,9 @@ def place(
     """Return the stored plan that answers a request, or else the kind of the request.
 
     A request names the round after the newest, or an open one again. The same attempt gets the same
-    answer; the next attempt reopens the round (if one round is open at a time). A learner that has
-    just taken the job knows no attempts, so it continues with the newest. It may also return to a
-    round that is over, if its newest checkpoint is before it.
+    answer; the next attempt reopens the round. A learner that has just taken the job knows no
+    attempts, so it continues with the newest. It may also return to a round that is over, if its
+    newest checkpoint is before it.
 
     Raises:
         ApiError: 422 when the round or attempt is out of order, fields contradict or there have
@@ -120,8 +123,6 @@ def place(
     asked = next((entry for entry in before.known if entry.round == round_index), None)
     if last is not None and _goes_back(last, asked, round_index, request):
         return "rewind"
-    if before.open_rounds > 1 and request.attempt:
-        raise _wrong("attempt", f"{request.attempt}: overlapping rounds are not launched again")
     if asked is not None and (asked is last or asked.result is None):
         return _same_round(asked, request, max_attempts)
     if round_index != newest + 1:

@@ -19,7 +19,6 @@ Identities = NDArray[np.int64]  # [n, 3]: round, actor index, policy version
 class Averaging:
     """Makes a batch of every `batch_size` trajectories and uses each batch `max_uses` times."""
 
-    in_order = False
     replay = None
 
     def __init__(self, *, batch_size: int = 3, max_uses: int = 1) -> None:

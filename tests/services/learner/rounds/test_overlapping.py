@@ -104,10 +104,10 @@ def open_rounds() -> int:
 
 
 @contextmanager
-def _rig(cache_url: str, runs: Path, open_rounds: int) -> Iterator[Rig]:
+def _rig(cache_url: str, runs: Path, open_rounds: int, algorithm: str = "impala") -> Iterator[Rig]:
     made = job(
         f"async-loop-{next(_JOBS)}",
-        algorithm="impala",
+        algorithm=algorithm,
         hyperparameters={},
         rounds_in_flight=open_rounds,
     )
@@ -118,6 +118,13 @@ def _rig(cache_url: str, runs: Path, open_rounds: int) -> Iterator[Rig]:
 @pytest.fixture
 def rig(cache_url: str, tmp_path: Path, open_rounds: int) -> Iterator[Rig]:
     with _rig(cache_url, tmp_path, open_rounds) as made:
+        yield made
+
+
+@pytest.fixture
+def in_order(cache_url: str, tmp_path: Path) -> Iterator[Rig]:
+    """Rounds whose algorithm learns from whole ones, one after the other."""
+    with _rig(cache_url, tmp_path, 2, "sac") as made:
         yield made
 
 
@@ -280,6 +287,73 @@ def test_what_is_lost_is_waited_for_to_the_deadline_and_not_launched_again(rig: 
     assert counts is not None
     assert (counts.trajectories.used, counts.trajectories.lost) == (1, 3)
     assert all(request.attempt == 0 for _, request in rig.scaler.asked)
+
+
+def _vanishing(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+    """Lose two actors and an episode of round 1 at first, and an episode of the job's end."""
+    if made.attempt or made.round not in (1, _ROUNDS + 1):
+        deliver_all(scaler, made, request)
+        return
+    _deliver(scaler, made, 0, 2)
+    fail_actors(scaler, made, 1, 3, kind="vanished")
+    fail_actors(scaler, made, 0, mode="evaluate", kind="vanished")
+    identity = {"round_index": made.round, "policy_version": made.policy_version}
+    deliver_episode(scaler.cache, made.job_id, 1, **identity)
+
+
+def test_what_vanishes_is_launched_again_with_its_policy_where_rounds_are_learned_from_in_order(
+    in_order: Rig, cache: TrajectoryCache
+) -> None:
+    published: list[bool] = []
+
+    def asked(_: int, request: RoundRequest) -> None:
+        policy = cache.fetch_policy(in_order.job_id, request.policy_version)
+        published.append(policy is not None)
+        if request.attempt == 0:
+            cache.delete_policy(in_order.job_id, request.policy_version)  # as if it had expired
+
+    in_order.scaler.changes = {"deadline_s": 600.0, "num_evaluations": 2}
+    in_order.scaler.launch, in_order.scaler.on_asked = _vanishing, asked
+    algorithm, stop = in_order.run()
+    assert stop == "max_rounds"
+    assert [(number, actor) for number, actor, _ in algorithm.used] == _everything()
+    again = [(number, request) for number, request in in_order.scaler.asked if request.attempt]
+    told = [(number, each.missing, each.missing_evaluations) for number, each in again]
+    assert told == [(1, (1, 3), (0,)), (_ROUNDS + 1, (), (0,))]
+    assert all(published)
+    *others, waiting, final = (line.evaluation for line in in_order.lines())
+    assert waiting is None
+    assert [each and len(each.returns) for each in (*others, final)] == [2] * (_ROUNDS + 1)
+
+
+def test_what_arrives_during_an_update_that_outlasts_the_deadline_counts(in_order: Rig) -> None:
+    held: list[RoundPlan] = []
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        if made.round == 1:
+            held.append(made)
+        else:
+            deliver_all(scaler, made, request)
+
+    def on_update(_: Averaging) -> None:
+        if held:
+            _deliver(in_order.scaler, held.pop(), *_ACTORS)
+
+    in_order.scaler.changes = {"deadline_s": 0.0}
+    in_order.scaler.launch, in_order.on_update = launch, on_update
+    algorithm, _ = in_order.run()
+    assert _used(algorithm) == _everything()
+    assert all(request.attempt == 0 for _, request in in_order.scaler.asked)
+
+
+def test_the_job_ends_where_the_budget_does_not_cover_what_vanished(in_order: Rig) -> None:
+    in_order.scaler.changes = {"deadline_s": 600.0}
+    in_order.scaler.launch = _vanishing
+    in_order.scaler.refusals[(1, 1)] = "budget"
+    with pytest.raises(LeftEarly) as caught:
+        in_order.run()
+    assert caught.value.stop == "budget"
+    assert in_order.checkpoint().run.next_round == 1
 
 
 def test_what_comes_after_the_end_of_its_round_is_late(rig: Rig) -> None:

@@ -50,7 +50,7 @@ def _nothing(round_index: int) -> OpenRound:
 
 
 def _window(cache: TrajectoryCache, job_id: str, *before: OpenRound) -> RoundWindow:
-    window = RoundWindow(cache, job(job_id), must_leave=lambda: False)
+    window = RoundWindow(cache, job(job_id), should_leave=lambda: False, must_leave=lambda: False)
     for opened in before:
         cache.publish_policy(job_id, opened.policy_version, b"policy")
         made = plan(job_id, round_index=opened.round)

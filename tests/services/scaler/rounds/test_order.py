@@ -175,6 +175,15 @@ def test_of_overlapping_rounds_every_open_one_is_repeated() -> None:
             overlapping(known, index)
 
 
+def test_any_open_round_may_be_launched_again() -> None:
+    known = rounds(*(planned(number, 0) for number in range(5)), over=3)
+    for index in (3, 4):
+        assert overlapping(known, index, attempt=1, missing=(2,)) == "reopen"
+    for index in (2, 5):
+        with pytest.raises(ApiError):
+            overlapping(known, index, attempt=1, missing=(2,))
+
+
 def test_a_learner_that_has_just_taken_the_job_may_go_back_over_open_rounds() -> None:
     known = rounds(*(planned(number, 0) for number in range(5)), over=3)
     assert [overlapping(known, index, lease_id="b") for index in (0, 2)] == ["rewind", "rewind"]

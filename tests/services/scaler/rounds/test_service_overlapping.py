@@ -71,6 +71,28 @@ def test_open_rounds_stay_reserved_until_they_are_over_and_landed(scaler: Scaler
     assert scaler.cost(lease.job.job_id).reserved_usd == pytest.approx(2 * one)
 
 
+def test_what_an_open_round_lacks_is_launched_again_and_billed_with_it(scaler: Scaler) -> None:
+    lease = scaler.begin(**ASYNC, stop={"max_rounds": 2})
+    first, _ = scaler.round(lease, 0), scaler.played(lease, 1)
+    again = scaler.played(lease, 0, attempt=1, missing=(1, 3), missing_evaluations=(2,))
+    assert (again.num_actors, again.num_evaluations, again.stop) == (4, 3, None)
+    assert scaler.round(lease, 0, attempt=1, missing=(1, 3), missing_evaluations=(2,)).age_s > 0
+    launched = Counter(number for _, number, _, _ in scaler.lambdas.rollouts())
+    assert launched == {0: 4 + 2, 1: 4}
+    assert len(scaler.lambdas.rollouts("evaluate")) == first.num_evaluations + 1
+    for index in (2, 3):
+        scaler.played(lease, index, previous=result(index - 2))
+    done = scaler.finish(lease)
+    assert (done.progress.rounds, done.progress.env_steps) == (2, 200)
+    cost = scaler.cost(lease.job.job_id)
+    assert cost.reserved_usd == 0
+    page = scaler.rounds(lease.job.job_id)
+    assert [each.plan.attempt for each in page.rounds] == [1, 0]
+    every = (*page.rounds, *page.endings)
+    assert sum(each.cost_usd for each in every) == pytest.approx(done.spent_usd)
+    assert done.spent_usd == cost.settled_usd > 0
+
+
 def test_every_open_round_can_be_asked_for_again(start_scaler: StartScaler) -> None:
     with start_scaler() as scaler:
         lease = scaler.begin(**{**ASYNC, "rounds_in_flight": 3})
@@ -93,7 +115,7 @@ def test_every_open_round_can_be_asked_for_again(start_scaler: StartScaler) -> N
         (0, {}, "round"),  # over
         (4, {}, "round"),  # skips one
         (3, {"previous": result(2)}, "previous.round"),
-        (2, {"attempt": 1}, "attempt"),
+        (2, {"attempt": 2}, "attempt"),
         (2, {"policy_version": 9}, "policy_version"),
     ],
 )
