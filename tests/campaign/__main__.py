@@ -7,15 +7,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import get_args
 
 from tests.campaign.play import Outcome, Stage, play, undisturbed_digests
-from tests.campaign.schedule import draw
+from tests.campaign.schedule import Algorithm, Campaign, draw
 
 LONGEST_WAIT_S = 10.0
 _EPILOG = """examples:
   python -m tests.campaign --schedules 20
   python -m tests.campaign --schedules 200 --seed 7 --jobs 2
   python -m tests.campaign --schedules 200 --seed 7 --resume   # go on where it was interrupted
+  python -m tests.campaign --schedules 3 --algorithm sac --strikes 20
   python -m tests.campaign --only 17 --seed 7                  # play one of them again
 """
 
@@ -23,14 +25,15 @@ _EPILOG = """examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Play schedules and tell what came of them; return 0 when everything held, else 1."""
     options = _parser().parse_args(argv)
-    folder: Path = (options.out or Path("runs") / f"campaign-{options.seed}").resolve()
+    campaign = Campaign(seed=options.seed, algorithm=options.algorithm, strikes=options.strikes)
+    folder: Path = (options.out or Path("runs") / campaign.name).resolve()
     if folder.exists() and not options.resume and options.only is None:
         sys.stderr.write(f"{folder} exists: add --resume to go on with it, or name another --out\n")
         return 2
     folder.mkdir(parents=True, exist_ok=True)
     indices = range(options.schedules) if options.only is None else [options.only]
     outcomes = []
-    for outcome in _outcomes(folder, options.seed, indices, jobs=options.jobs):
+    for outcome in _outcomes(folder, campaign, indices, jobs=options.jobs):
         outcomes.append(outcome)
         _say(f"{len(outcomes):4}/{len(indices)}  {_line(outcome)}")
     _say(summary(outcomes))
@@ -48,15 +51,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--schedules", type=int, default=20, help="how many (default: 20)")
     parser.add_argument("--seed", type=int, default=0, help="what they are drawn from (default: 0)")
+    parser.add_argument("--algorithm", choices=get_args(Algorithm), help="default: ppo or impact")
+    parser.add_argument("--strikes", type=int, help="faults of each schedule (default: 1 to 3)")
     parser.add_argument("--jobs", type=int, default=1, help="played at a time (default: 1)")
     parser.add_argument("--only", type=int, help="play only the schedule of this number")
     parser.add_argument("--resume", action="store_true", help="keep outcomes that are there")
-    parser.add_argument("--out", type=Path, help="folder (default: runs/campaign-SEED)")
+    parser.add_argument(
+        "--out", type=Path, help="folder (default: one in runs, named after the options)"
+    )
     return parser
 
 
-def _outcomes(folder: Path, seed: int, indices: Sequence[int], *, jobs: int) -> Iterator[Outcome]:
-    digests = _references(folder)
+def _outcomes(
+    folder: Path, campaign: Campaign, indices: Sequence[int], *, jobs: int
+) -> Iterator[Outcome]:
+    digests = _references(folder, campaign)
     missing = []
     for index in indices:
         done = _file(folder, index)
@@ -65,7 +74,7 @@ def _outcomes(folder: Path, seed: int, indices: Sequence[int], *, jobs: int) -> 
         else:
             missing.append(index)
     with ThreadPoolExecutor(jobs) as pool:
-        playing = [pool.submit(_played, folder, seed, index, digests) for index in missing]
+        playing = [pool.submit(_played, folder, campaign, index, digests) for index in missing]
         try:
             for played in as_completed(playing):
                 yield played.result()
@@ -73,26 +82,25 @@ def _outcomes(folder: Path, seed: int, indices: Sequence[int], *, jobs: int) -> 
             pool.shutdown(cancel_futures=True)
 
 
-def _played(folder: Path, seed: int, index: int, digests: dict[int, str]) -> Outcome:
-    schedule = draw(seed, index)
+def _played(folder: Path, campaign: Campaign, index: int, digests: dict[int, str]) -> Outcome:
+    schedule = draw(campaign, index)
     place = folder / f"schedule-{index:06}"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    expected = digests[schedule.job.seed] if schedule.synchronous else None
     with Stage(place, learners=schedule.learners) as stage:
-        outcome = play(schedule, stage, expected=expected)
+        outcome = play(schedule, stage, digests)
     _file(folder, index).write_text(outcome.model_dump_json(indent=1))
     if not outcome.bad:
         shutil.rmtree(place)  # its logs are of interest only where something did not hold
     return outcome
 
 
-def _references(folder: Path) -> dict[int, str]:
+def _references(folder: Path, campaign: Campaign) -> dict[int, str]:
     """Return digests of undisturbed runs, which are made once for a folder."""
     known = folder / "references.json"
     if not known.is_file():
         with Stage(folder / "references") as stage:
-            known.write_text(json.dumps(undisturbed_digests(stage)))
+            known.write_text(json.dumps(undisturbed_digests(stage, campaign)))
     return {int(seed): digest for seed, digest in json.loads(known.read_text()).items()}
 
 

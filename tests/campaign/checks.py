@@ -10,6 +10,8 @@ from pathlib import Path
 from nitro.client.client import NitroClient
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
+from shared.hyperparameters.presets import resolve
+from shared.hyperparameters.search import SearchHyperparameters
 from tests.e2e.runs import final_weights, timeless_rounds
 
 _EXECUTIONS = 2
@@ -23,12 +25,18 @@ def weights_digest(runs_dir: Path, job_id: str) -> str:
 
 
 def used_twice(runs_dir: Path, job_id: str, spec: JobSpec) -> int:
-    """Return how many trajectories were used more than once."""
+    """Return how many trajectories, or episodes of a search, were used more than once."""
     twice = 0
+    rule = resolve(spec.algorithm, spec.preset, spec.hyperparameters)
     for line in timeless_rounds(runs_dir, job_id):
-        if line["result"]:
-            used = line["result"]["trajectories"]["used"]
-            twice += max(0, line["result"]["env_steps"] // spec.steps_per_actor - used)
+        result = line["result"]
+        if result and isinstance(rule, SearchHyperparameters):
+            # Its actors share a round's episodes, and no length is given.
+            asked = rule.most_iterations * rule.num_episodes
+            twice += max(0, len(result["episode_returns"]) - asked)
+        elif result:
+            used = result["trajectories"]["used"]
+            twice += max(0, result["env_steps"] // spec.steps_per_actor - used)
     return twice
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from tests.campaign.checks import (
     weights_digest,
 )
 from tests.campaign.pausing import pause_holder, wake, written_usd
-from tests.campaign.schedule import NUM_SEEDS, ROUNDS, Schedule, Strike, job_spec
+from tests.campaign.schedule import Campaign, Schedule, Strike
 from tests.e2e.runs import PATIENCE_S, mend, train
 from tests.nitro.process_table import own_actors
 from tests.patience import ANSWER_S
@@ -57,6 +57,7 @@ class Outcome(Message):
     seed: int
     index: int
     strikes: tuple[str, ...]
+    """Those that came before the job's end."""
     algorithm: str
     lost: str | None
     """Why the job is lost; None when it succeeded."""
@@ -66,7 +67,7 @@ class Outcome(Message):
     equal_weights: bool | None
     """None where no two runs need be equal."""
     lost_evaluations: int
-    """0 where rounds overlap: such a round is not launched again."""
+    """0 where results are learned from as they arrive: then none is launched again."""
     begun_anew: int
     """Episodes that were to go on and could not."""
     late_usd: float = 0.0
@@ -150,14 +151,14 @@ class Stage:
         return int(stats["in_flight"])
 
 
-def undisturbed_digests(stage: Stage) -> dict[int, str]:
-    """Train each of the campaign's jobs in peace; return the digests of their weights by seed."""
+def undisturbed_digests(stage: Stage, campaign: Campaign) -> dict[int, str]:
+    """Train a campaign's references in peace; return the digests of their weights by seed."""
     digests = {}
-    for seed in range(NUM_SEEDS):
-        job = train(stage.client, job_spec(seed, off_policy=False))
+    for spec in campaign.references:
+        job = train(stage.client, spec)
         if job.status != "succeeded":
-            raise PlayError(f"the undisturbed run of seed {seed} {job.status}")
-        digests[seed] = weights_digest(stage.runs_dir, job.job_id)
+            raise PlayError(f"the undisturbed run of seed {spec.seed} {job.status}")
+        digests[spec.seed] = weights_digest(stage.runs_dir, job.job_id)
     return digests
 
 
@@ -167,6 +168,7 @@ class _Scene:
 
     stage: Stage
     job_id: str
+    struck: list[Strike] = field(default_factory=list)
     ended_at: dict[str, list[float]] = field(default_factory=dict)
     waits_s: list[float] = field(default_factory=list)
     resumes: int = 0
@@ -174,13 +176,13 @@ class _Scene:
     """The learner that was."""
 
 
-def play(schedule: Schedule, stage: Stage, *, expected: str | None) -> Outcome:
+def play(schedule: Schedule, stage: Stage, digests: Mapping[int, str]) -> Outcome:
     """Play a schedule.
 
     Args:
         schedule: What to train and to break.
         stage: Where; its system is up afterwards if the job was not lost.
-        expected: Digest of the weights of an undisturbed run; None compares nothing.
+        digests: Of the weights of undisturbed runs, by seed.
     """
     began, lost = time.monotonic(), None
     mend(stage.system, stage.client)
@@ -195,25 +197,25 @@ def play(schedule: Schedule, stage: Stage, *, expected: str | None) -> Outcome:
     except PlayError as error:
         lost, late_usd = str(error), 0.0
     job = stage.client.get(job_id)
-    if lost is None and job.progress.rounds != ROUNDS:
-        lost = f"succeeded after {job.progress.rounds} of {ROUNDS} rounds"
+    if lost is None and job.progress.rounds != (rounds := schedule.job.stop.max_rounds):
+        lost = f"succeeded after {job.progress.rounds} of {rounds} rounds"
     equal = None
-    if lost is None and expected is not None:
-        equal = weights_digest(stage.runs_dir, job_id) == expected
+    if lost is None and schedule.in_order:
+        equal = weights_digest(stage.runs_dir, job_id) == digests[schedule.job.seed]
     ends = Ends(
         scaler=scene.ended_at.get("scaler", []), emulator=scene.ended_at.get("emulator", [])
     )
     return Outcome(
         seed=schedule.seed,
         index=schedule.index,
-        strikes=tuple(map(str, schedule.strikes)),
+        strikes=tuple(map(str, scene.struck)),
         algorithm=schedule.job.algorithm,
         lost=lost,
         used_twice=used_twice(stage.runs_dir, job_id, schedule.job),
         launched_twice=launched_twice(stage.journal, job_id, ends),
         over_budget_usd=over_budget_usd(stage.client, job),
         equal_weights=equal,
-        lost_evaluations=lost_evaluations(stage.runs_dir, job_id) if schedule.synchronous else 0,
+        lost_evaluations=lost_evaluations(stage.runs_dir, job_id) if schedule.in_order else 0,
         begun_anew=begun_anew(stage.runs_dir, job_id),
         late_usd=late_usd,
         waits_s=tuple(scene.waits_s),
@@ -228,13 +230,17 @@ def _strike(scene: _Scene, strike: Strike) -> None:
     job = _until(scene, lambda job: _reached(job, strike.round))
     if job.status == "succeeded":
         return
-    if strike.trouble == "own actors":
-        for pid in own_actors(stage.system.pid("learner")):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return
+    scene.struck.append(strike)
     if strike.trouble is not None:
-        stage.break_actors(**_TROUBLES[strike.trouble])
+        if strike.trouble == "own actors":
+            for pid in own_actors(stage.system.pid("learner")):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        else:
+            stage.break_actors(**_TROUBLES[strike.trouble])
+        # An actor that fails a second time is lost for good, so the next strike spares it.
+        over = job.progress.rounds + job.spec.open_rounds
+        _until(scene, lambda job: _reached(job, over))
         return
     if strike.moment == "in flight":
         stage.break_actors(start_delay_ms=_HOLD_MS)

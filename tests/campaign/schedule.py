@@ -11,14 +11,18 @@ from typing import Any, Literal
 
 from nitro.local.plan import NAMES
 from shared.contracts.job_spec import JobSpec
-from tests.e2e.runs import tiny
+from tests.e2e.runs import tiny, tiny_search
 
 Signal = Literal["kill", "terminate"]
 Moment = Literal["done", "in flight"]
+Algorithm = Literal["ppo", "impact", "ars", "sac"]
 Trouble = Literal["crash", "duplicate", "throttle", "own actors"]
 """`own actors`: those on the learner's own cores are killed."""
 
 ROUNDS = 6
+_ROUNDS_PER_STRIKE = 2
+"""Where the number of strikes is given: one waits until the job has gone on after the one before.
+"""
 BUDGET_USD = 4.0
 NUM_SEEDS = 3
 """Seeds of the jobs: few, so that few undisturbed runs are needed to compare with."""
@@ -69,20 +73,55 @@ class Schedule:
         return 1 + any(strike.pause for strike in self.strikes)
 
     @property
-    def synchronous(self) -> bool:
+    def in_order(self) -> bool:
         """Whether its weights must be those of an undisturbed run."""
-        return self.job.open_rounds == 1
+        return self.job.learns_in_order
 
 
-def draw(seed: int, index: int) -> Schedule:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """What its schedules are drawn from."""
+
+    seed: int
+    algorithm: Algorithm | None = None
+    """Of every job; None draws PPO or IMPACT."""
+    strikes: int | None = None
+    """In each schedule; None draws a few."""
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        options = (self.algorithm, self.strikes, self.seed)
+        return "-".join(["campaign", *(str(option) for option in options if option is not None)])
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of each job."""
+        return ROUNDS if self.strikes is None else _ROUNDS_PER_STRIKE * self.strikes
+
+    @property
+    def references(self) -> list[JobSpec]:
+        """Jobs whose undisturbed weights others with their seeds must have."""
+        algorithm = self.algorithm or "ppo"
+        jobs = (job_spec(seed, algorithm, rounds=self.rounds) for seed in range(NUM_SEEDS))
+        return [job for job in jobs if job.learns_in_order]
+
+
+def draw(campaign: Campaign, index: int) -> Schedule:
     """Return schedule `index` of a campaign."""
+    seed = campaign.seed
     dice = random.Random(f"{seed}/{index}")
-    rounds = sorted(dice.choices(range(ROUNDS), k=dice.randint(1, _MOST_STRIKES)))
-    job = job_spec(dice.randrange(NUM_SEEDS), off_policy=dice.random() < _OFF_POLICY_SHARE)
-    strikes = tuple(_strike(dice, round_index) for round_index in rounds)
+    if campaign.strikes is None:
+        rounds = dice.choices(range(ROUNDS), k=dice.randint(1, _MOST_STRIKES))
+    else:
+        rounds = dice.sample(range(campaign.rounds), campaign.strikes)
+    job_seed = dice.randrange(NUM_SEEDS)
+    drawn: Algorithm = "impact" if dice.random() < _OFF_POLICY_SHARE else "ppo"
+    job = job_spec(job_seed, campaign.algorithm or drawn, rounds=campaign.rounds)
+    strikes = tuple(_strike(dice, round_index) for round_index in sorted(rounds))
     # By dice of its own, so that all other schedules stay as they were before there were pauses.
     pauses = random.Random(f"{seed}/{index}/paused")
-    if pauses.random() < _PAUSE_SHARE:
+    if campaign.strikes is None and pauses.random() < _PAUSE_SHARE:
         round_index = pauses.randrange(1, ROUNDS - 2)
         strikes = (Strike(round=round_index, moment="in flight", pause=True),)
     elif random.Random(f"{seed}/{index}/own").random() < _OWN_SHARE:
@@ -97,15 +136,29 @@ def draw(seed: int, index: int) -> Schedule:
     )
 
 
-def job_spec(seed: int, *, off_policy: bool) -> JobSpec:
-    """Return a small CartPole job; its episodes go on but for seed 0."""
+def job_spec(seed: int, algorithm: Algorithm, *, rounds: int = ROUNDS) -> JobSpec:
+    """Return a small job; episodes of fragments go on but for seed 0."""
     changes: dict[str, Any] = {
+        "algorithm": algorithm,
         "seed": seed,
-        "stop": {"max_rounds": ROUNDS, "budget_usd": BUDGET_USD},
-        "episodes": {"horizon": "limit" if seed else "fragment"},
+        "stop": {"max_rounds": rounds, "budget_usd": BUDGET_USD},
     }
-    if off_policy:
-        changes |= {"algorithm": "impact", "hyperparameters": {"hidden_sizes": [32, 32]}}
+    if algorithm == "ars":
+        return tiny_search(hyperparameters={"directions": 4, "iterations": 3}, **changes)
+    changes["episodes"] = {"horizon": "limit" if seed else "fragment"}
+    if algorithm == "impact":
+        changes["hyperparameters"] = {"hidden_sizes": [32, 32]}
+    if algorithm == "sac":
+        changes |= {
+            "env_id": "Pendulum-v1",
+            "scaling": {"policy": "fixed", "num_actors": 4},
+            "steps_per_actor": 16,
+            "hyperparameters": {
+                "hidden_sizes": [16, 16],
+                "minibatch_size": 32,
+                "learning_starts": 100,
+            },
+        }
     return tiny(**changes)
 
 

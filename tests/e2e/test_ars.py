@@ -8,7 +8,7 @@ import pytest
 from nitro.client.client import NitroClient
 from nitro.local.system import LocalSystem
 from shared.contracts.job_spec import JobSpec
-from tests.e2e.runs import assert_equal_rounds, final_weights, train, wait_finished, wait_until
+from tests.e2e.runs import final_weights, train, wait_finished, wait_until
 
 CARTPOLE: dict[str, Any] = {
     "env_id": "CartPole-v1",
@@ -20,24 +20,15 @@ CARTPOLE: dict[str, Any] = {
 }
 
 
-def test_a_job_that_is_killed_and_has_other_actors_ends_with_the_same_weights(
-    client: NitroClient, system: LocalSystem, runs_dir: Path
+def test_a_job_with_other_actors_elsewhere_ends_with_the_same_weights(
+    client: NitroClient, runs_dir: Path
 ) -> None:
-    slow_rounds = {
+    rounds = {
         "hyperparameters": {"directions": 16, "iterations": 2},
         "stop": {"max_rounds": 10},
     }
-    spec = JobSpec.model_validate(CARTPOLE | slow_rounds | {"seed": 3})
+    spec = JobSpec.model_validate(CARTPOLE | rounds | {"seed": 3})
     whole = train(client, spec)
-    job_id = client.submit(spec).job_id
-    for rounds, part in ((1, "learner"), (4, "emulator"), (7, "learner")):
-        wait_until(client, job_id, lambda job, r=rounds: job.progress.rounds >= r, system)  # type: ignore[misc]
-        system.kill(part)
-        system.restart(part)
-    resumed = wait_finished(client, job_id)
-    assert (resumed.status, resumed.error) == ("succeeded", None)
-    assert_equal_rounds(runs_dir, job_id, whole.job_id)
-    assert final_weights(runs_dir, job_id) == final_weights(runs_dir, whole.job_id)
     fewer = spec.model_copy(
         update={
             "scaling": spec.scaling.model_copy(update={"num_actors": 3}),
