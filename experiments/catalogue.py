@@ -35,6 +35,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "population": "directions of ARS: fixed numbers beside one chosen by the noise scale",
         "dollars": "dollars and seconds to a return, at four sets of prices",
         "slow_simulators": "a slow simulator here, on a server and serverless, to a return",
+        "slow_continuous": "SAC and CrossQ beside PPO where a step takes 24 ms, to a return",
         "stellaris": "a learner made of functions beside synchronous ones (Stellaris)",
         "stellaris_ablation": "three rules for gradients of functions, each on and off",
         "learners": "one learner function to sixteen: time, dollars, staleness, stages",

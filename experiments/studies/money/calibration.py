@@ -27,6 +27,8 @@ HIGHWAY_HYPERPARAMETERS: Body = {"learning_rate": 5e-4, "discount": 0.8, "hidden
 STANDARD, PAPER = "standard", "paper"
 """Conditions: presets, the first one also with larger minibatches."""
 LARGER_MINIBATCHES = (128, 256)
+REPLAYS = ("sac", "crossq")
+"""Conditions: algorithms with a gradient step for each environment step."""
 
 
 def minibatches_of(minibatch_size: int) -> str:
@@ -63,6 +65,10 @@ def plan(scale: Scale, _done: Done) -> Grid:
                 larger: Body = {"hyperparameters": {"minibatch_size": size}}
                 body = {**_body(STANDARD), **larger}
                 grid.add_job(minibatches_of(size), env_id, seed, body)
+        for algorithm in REPLAYS:
+            grid.add_job(
+                algorithm, "HalfCheetah-v4", seed, {**_body(STANDARD), "algorithm": algorithm}
+            )
         if problem is None:
             body = {**_body(STANDARD), "hyperparameters": HIGHWAY_HYPERPARAMETERS}
             grid.add_job(STANDARD, HIGHWAY, seed, body)
@@ -86,8 +92,9 @@ def calibrate(cell: Cell) -> Durations:
     configure_torch()
     job = queued(spec)
     hyperparameters = job.hyperparameters
-    assert isinstance(hyperparameters, PpoHyperparameters)
-    num_epochs, minibatch_size = hyperparameters.num_epochs, hyperparameters.minibatch_size
+    num_epochs, minibatch_size = 1, 1
+    if isinstance(hyperparameters, PpoHyperparameters):
+        num_epochs, minibatch_size = hyperparameters.num_epochs, hyperparameters.minibatch_size
     sampled = sample(job, clock=time.process_time)
     updates, measuring_s = [], 0.0
     for samples in (_FEW, _MANY):
