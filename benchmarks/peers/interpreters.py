@@ -94,6 +94,14 @@ EVOTORCH = Peer(
     script=Path(__file__).with_name("evotorch_peer.py"),
     variable="NITRO_EVOTORCH_PYTHON",
 )
+SBX = Peer(
+    name="sbx",
+    pins=("sbx-rl==0.28.0", "jax==0.10.2"),
+    same_as_ours=_SAME_AS_OURS,
+    environment=ROOT / ".venv-peers-sbx",
+    script=Path(__file__).with_name("sbx_peer.py"),
+    variable="NITRO_SBX_PYTHON",
+)
 
 
 class PeerSettings(BaseSettings):
@@ -111,6 +119,8 @@ class PeerSettings(BaseSettings):
     """Interpreter that has RLlib."""
     evotorch_python: Annotated[Path | None, Field(validation_alias="NITRO_EVOTORCH_PYTHON")] = None
     """Interpreter that has evotorch."""
+    sbx_python: Annotated[Path | None, Field(validation_alias="NITRO_SBX_PYTHON")] = None
+    """Interpreter that has sbx."""
     hessian_python: Annotated[Path | None, Field(validation_alias="NITRO_HESSIAN_PYTHON")] = None
     """Interpreter that has PyHessian and hessian-eigenthings."""
     pip_args: Annotated[str, Field(validation_alias="PIP_ARGS")] = ""
@@ -124,6 +134,7 @@ class PeerSettings(BaseSettings):
             SAMPLE_FACTORY.name: self.sample_factory_python,
             RLLIB.name: self.rllib_python,
             EVOTORCH.name: self.evotorch_python,
+            SBX.name: self.sbx_python,
         }
         return by_name[peer.name]
 

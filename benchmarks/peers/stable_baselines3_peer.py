@@ -1,8 +1,8 @@
-"""Stable-Baselines3's PPO and SAC and SB3-Contrib's ARS, measured on request, where they are.
+"""PPO and SAC of Stable-Baselines3, CrossQ and ARS of SB3-Contrib, measured on request.
 
     python stable_baselines3_peer.py rollout ENV STEPS
     python stable_baselines3_peer.py train PRESET ENV NUM_ENVS UPDATES
-    python stable_baselines3_peer.py sac ENV UPDATES
+    python stable_baselines3_peer.py sac|crossq ENV UPDATES
     python stable_baselines3_peer.py ars ENV
 
 The first line on standard output gives versions, threads and what differs; each line read from
@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
-from sb3_contrib import ARS
+from sb3_contrib import ARS, CrossQ
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -78,6 +78,11 @@ SETTINGS = {
         "takes the clipped value alone",
     ),
 }
+GRADIENT_ALGORITHMS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "sac": (SAC, {}),
+    "crossq": (CrossQ, {"policy_kwargs": {"net_arch": {"pi": [256, 256], "qf": [256, 256]}}}),
+}
+"""Each with its arguments."""
 
 
 def build(setting: Setting, env_id: str, *, num_envs: int, steps: int) -> Any:
@@ -139,13 +144,14 @@ def training_sampler(
     return lambda: train(updates)
 
 
-def sac_sampler(env_id: str, updates: int) -> Callable[[], float]:
-    """Return a function that takes gradient steps of SAC and returns their CPU time.
+def gradient_sampler(algorithm: str, env_id: str, updates: int) -> Callable[[], float]:
+    """Return a function that takes gradient steps of SAC or CrossQ and returns their CPU time.
 
-    Its own defaults are those of our presets; one thread.
+    SAC's own defaults are those of our presets; CrossQ's critics get our width. One thread.
     """
     torch.set_num_threads(1)
-    model = SAC("MlpPolicy", env_id, learning_starts=1000, seed=0, device="cpu")
+    made, arguments = GRADIENT_ALGORITHMS[algorithm]
+    model = made("MlpPolicy", env_id, learning_starts=1000, seed=0, device="cpu", **arguments)
     model.learn(1001)
 
     def sample() -> float:
@@ -188,9 +194,10 @@ def main() -> None:
     train.add_argument("env_id")
     train.add_argument("num_envs", type=int)
     train.add_argument("updates", type=int)
-    sac = commands.add_parser("sac")
-    sac.add_argument("env_id")
-    sac.add_argument("steps", type=int)
+    for name in GRADIENT_ALGORITHMS:
+        gradient = commands.add_parser(name)
+        gradient.add_argument("env_id")
+        gradient.add_argument("steps", type=int)
     commands.add_parser("ars").add_argument("env_id")
     options = parser.parse_args()
     about = {}
@@ -199,8 +206,9 @@ def main() -> None:
         sample = rollout_sampler(options.env_id, steps)
     elif options.command == "ars":
         sample, steps = ars_sampler(options.env_id)
-    elif options.command == "sac":
-        steps, sample = options.steps, sac_sampler(options.env_id, options.steps)
+    elif options.command in GRADIENT_ALGORITHMS:
+        steps = options.steps
+        sample = gradient_sampler(options.command, options.env_id, steps)
     else:
         setting = SETTINGS[options.preset]
         about["differs"] = setting.differs
