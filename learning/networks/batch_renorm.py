@@ -102,9 +102,12 @@ def _by_network(flat: Tensor, sizes: list[int], num_layers: int) -> list[list[Mo
 def _renormalised(x: Tensor, running: Moments, following: Moments, *, warm: bool) -> Tensor:
     """Normalise a minibatch # [N, F]; write the running moments moved towards its own."""
     mean, variance = running
-    own_variance, own_mean = torch.var_mean(x, dim=0, correction=0)
+    # `torch.var_mean` of columns is ten times as slow on a CPU.
+    own_mean = x.mean(dim=0)
+    centred = x - own_mean
+    own_variance = centred.square().mean(dim=0)
     deviation = torch.sqrt(own_variance + _EPSILON)
-    normalised = (x - own_mean) / deviation
+    normalised = centred / deviation
     with torch.no_grad():
         usual = torch.sqrt(variance + _EPSILON)
         scale = (deviation / usual).clamp(1.0 / _MOST_SCALE, _MOST_SCALE)
