@@ -25,6 +25,7 @@ from learning.detectors.detector import Detector
 from learning.detectors.registry import build_detector
 from nitro.errors import EXIT_FAILED, CommandError
 from nitro.planning.workload import Workload
+from nitro.spec.fit import require_fit
 from shared.contracts.going_on import longest_episode, with_agents
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, resolve_for
@@ -104,9 +105,10 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
             raise CommandError(f"{spec.env_id}: {error}", exit_code=EXIT_FAILED) from error
         environment = job.described_environment
         images = environment.observation.has_images
+        rule = resolve_for(spec, environment)
         samples = samples_per_round(spec)
         taken = alone = learner_s(job, sampled.trajectories, samples, forked)
-        replays = isinstance(job.hyperparameters, ReplayHyperparameters)
+        replays = isinstance(rule, ReplayHyperparameters)
         if not (forked is None or images or replays):  # GPU times are estimated from one core's
             alone = learner_s(job, sampled.trajectories, samples, None)
         faster = _SAME_ON_A_GPU if replays else GPU_TIMES_A_CORE[images]
@@ -130,6 +132,7 @@ def measure(spec: JobSpec, *, total_steps: int) -> Workload:
             bytes_per_sample=sampled.bytes_per_sample,
             policy_bytes=sampled.policy_bytes,
             open_rounds=spec.open_rounds,
+            warm_up_steps=rule.learning_starts if isinstance(rule, ReplayHyperparameters) else 0,
         )
 
 
@@ -146,13 +149,18 @@ def samples_per_round(spec: JobSpec) -> int:
 
 
 def queued(spec: JobSpec) -> Job:
-    """Return the job as it would be queued, without initial steps that skip updates."""
+    """Return the job as it would be queued, without initial steps that skip updates.
+
+    Raises:
+        CommandError: Its environment cannot be built, or the job cannot learn it.
+    """
     spec = spec.resolved()
     try:
         environment = describe(spec.environment_ref)
     except UnsupportedEnvironment as error:
         raise CommandError(str(error)) from error
     spec = with_agents(spec, environment)
+    require_fit(spec, environment)
     rule = resolve_for(spec, environment)
     if isinstance(rule, ReplayHyperparameters):
         rule = rule.model_copy(update={"learning_starts": 0})

@@ -112,7 +112,11 @@ def _measured(plan: Plan) -> Table:
                 f"{_took(workload.update_s)}, on a GPU perhaps {_took(workload.gpu_update_s)}",
             ),
             ("a sample", f"{workload.bytes_per_sample:,.0f} bytes on the wire"),
-            *([] if useful is None else [("useful actors", f"{useful:,}: more wait for it")]),
+            *(
+                []
+                if useful is None
+                else [("useful actors", f"{useful:,}: more would wait for the learner")]
+            ),
         )
     )
 

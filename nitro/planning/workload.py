@@ -64,6 +64,8 @@ class Workload(Message):
     """Size of a policy, which every actor fetches."""
     open_rounds: PositiveInt = 1
     """Rounds that are open at a time: actors of one work while the learner learns from another."""
+    warm_up_steps: Count = 0
+    """Steps before the first update."""
 
     @property
     def useful_actors(self) -> int | None:
@@ -134,6 +136,8 @@ def rounds(
 ) -> Iterator[AlikeRounds]:
     """Yield a job's kinds of rounds: the first, those with and without evaluation, the end.
 
+    Rounds of the warm-up have no update.
+
     Args:
         workload: The job.
         num_actors: Actors of every round, each with at least one step.
@@ -141,27 +145,38 @@ def rounds(
         learner_s: The learner's own work after a round.
     """
     num_rounds = workload.num_rounds(num_actors)
-    every = workload.evaluate_every
-    num_evaluated = math.ceil(num_rounds / every) if every else 0
-    episodes = workload.evaluation_episodes
+    warm_up = min(num_rounds, workload.warm_up_steps // workload.samples_of(num_actors))
+    every, episodes = workload.evaluate_every, workload.evaluation_episodes
 
-    def round_of(num_actors: int, num_episodes: int, *, first: bool = False) -> MeasuredRound:
-        return _round(
+    def evaluated_before(index: int) -> int:
+        return math.ceil(index / every) if every else 0
+
+    def alike(count: int, num_episodes: int, work_s: float, *, first: bool = False) -> AlikeRounds:
+        made = _round(
             workload,
             basis,
             num_actors=num_actors,
             num_episodes=num_episodes,
-            learner_s=learner_s if num_actors else 0.0,
+            learner_s=work_s,
             first=first,
         )
+        return AlikeRounds(made, count)
 
-    yield AlikeRounds(round_of(num_actors, episodes if every else 0, first=True), 1)
-    if num_evaluated > 1:
-        yield AlikeRounds(round_of(num_actors, episodes), num_evaluated - 1)
-    if (rest := num_rounds - max(1, num_evaluated)) > 0:
-        yield AlikeRounds(round_of(num_actors, 0), rest)
+    for begin, end, work_s in ((0, warm_up, 0.0), (warm_up, num_rounds, learner_s)):
+        evaluated = evaluated_before(end) - evaluated_before(begin)
+        plain = end - begin - evaluated
+        if begin == 0 < end:
+            yield alike(1, episodes if every else 0, work_s, first=True)
+            evaluated, plain = (evaluated - 1, plain) if every else (0, plain - 1)
+        if evaluated:
+            yield alike(evaluated, episodes, work_s)
+        if plain:
+            yield alike(plain, 0, work_s)
     if every:
-        yield AlikeRounds(round_of(0, episodes), 1)
+        final = _round(
+            workload, basis, num_actors=0, num_episodes=episodes, learner_s=0.0, first=False
+        )
+        yield AlikeRounds(final, 1)
 
 
 def _round(

@@ -26,7 +26,7 @@ class ObservationSpec(Message):
     images: tuple[tuple[PositiveInt, PositiveInt, PositiveInt], ...] = ()
     """Shapes (channels, height, width) of the images with which a flat observation of parts begins.
     """
-    parts: tuple[tuple[str, PositiveInt], ...] = ()
+    parts: tuple[tuple[str, Count], ...] = ()
     """Names and sizes of the parts in a row, in order; empty if the observation is a box."""
     action_mask: bool = False
     """Whether its last numbers are a mask of allowed actions: 1 or 0 for each choice."""

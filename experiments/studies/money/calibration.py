@@ -102,7 +102,10 @@ def calibrate(cell: Cell) -> Durations:
             job, sampled.trajectories, samples, clock=time.process_time
         )
         updates.append((samples, update_s))
-    fixed_s, step_s = split(*updates, num_epochs=num_epochs, minibatch_size=minibatch_size)
+    if isinstance(hyperparameters, PpoHyperparameters):
+        fixed_s, step_s = split(*updates, num_epochs=num_epochs, minibatch_size=minibatch_size)
+    else:
+        fixed_s, step_s = 0.0, updates[-1][1] / _MANY
     return Durations(
         step_s=sampled.step_s,
         reset_s=sampled.reset_s,
@@ -159,6 +162,7 @@ def find(_scale: Scale, done: Done) -> Findings:
     notes = (
         "CPU time of one process with one thread: it does not grow where others have the cores. "
         "What they take of its caches, and of a core's other thread, is in it.",
+        "SAC and CrossQ have a gradient step for each sample, no fixed part and no curvature.",
         f"Updates of {_FEW} and {_MANY:,} samples were timed, and split into a fixed part and "
         "gradient steps. The policy has not learned yet.",
     )

@@ -7,7 +7,6 @@ every place as if a step took 24 ms, with durations that were calibrated in CPU 
 import math
 from collections.abc import Mapping, Sequence
 
-from experiments.durations import Durations
 from experiments.experiment import Done, Experiment
 from experiments.grid import Body, Grid, Scale
 from experiments.outcome import JobOutcome
@@ -24,7 +23,8 @@ from nitro.planning.workload import Workload
 from nitro.spec.train_spec import train_spec
 from shared.contracts.job_spec import JobSpec
 from shared.deployment.config import NitroConfig
-from shared.hyperparameters.presets import ALGORITHMS
+from shared.hyperparameters.presets import resolve
+from shared.hyperparameters.replay import ReplayHyperparameters
 
 ENV_ID = "HalfCheetah-v4"
 TARGET = 1500.0
@@ -82,14 +82,12 @@ def workload(algorithm: str, *, steps: int) -> Workload:
         episode_steps=1000,
     )
     changed: dict[str, object] = {"step_s": STEP_S, "open_rounds": spec.open_rounds}
-    if ALGORITHMS[algorithm].replays:
-        changed["update_s"] = _one_core_s(known, samples)
+    rule = resolve(algorithm, spec.preset, spec.hyperparameters)
+    if isinstance(rule, ReplayHyperparameters):
+        # On one core: a second one does not help.
+        changed["update_s"] = samples * known.gradient_step_s + CHECKPOINT_S
+        changed["warm_up_steps"] = rule.learning_starts
     return made.model_copy(update=changed)
-
-
-def _one_core_s(known: Durations, samples: int) -> float:
-    """Return a round's learning on one core: a second one does not help SAC."""
-    return known.update_fixed_s + samples * known.gradient_step_s + CHECKPOINT_S
 
 
 def places(job: Workload, learner: Learner) -> dict[str, Way]:

@@ -80,7 +80,15 @@ class JobRounds:
             raise LeftEarly(f"asked to leave {where}")
 
     def publish(self, version: int, policy: bytes) -> None:
-        """Publish a policy for actors, again if needed, because keys expire."""
+        """Publish a policy for actors, again if needed, because keys expire.
+
+        Raises:
+            CacheUnreachableError: The cache has lost the policy of a round that is open, and so
+                perhaps its results. To publish the policy would hide that.
+        """
+        shared = any(version == used for _, (used, _) in self._asked.values())
+        if shared and self.job.spec.learns_in_order:
+            self.cache.require_policy(self.job.job_id, version)
         self._published = version, policy
         self.cache.publish_policy(self.job.job_id, version, policy)
 
@@ -88,7 +96,6 @@ class JobRounds:
         """Request a round with a published policy; a repeat returns the same plan."""
         job, own = self.job, self.own
         self._asked[index] = request, self._published
-        self._asked.pop(index - job.spec.open_rounds, None)
         if own is not None:
             own.told(request.previous)
         if job.continues_episodes:
@@ -212,6 +219,7 @@ class JobRounds:
             gradients: Outcomes of learner functions' gradients.
         """
         index, state = opened.plan.round, opened.state
+        self._asked.pop(index, None)
         self.streams.release(index)
         begun_anew, self._begun_anew = self._begun_anew, 0
         lost_replays, self._lost_replays = self._lost_replays, 0
@@ -285,7 +293,7 @@ class JobRounds:
     ) -> RoundPlan:
         """Relaunch these actors and vanished episodes."""
         index = collector.plan.round
-        request, policy = self._asked[index]
+        request, policy = self._asked.pop(index)
         episodes = collector.vanished_episodes
         _LOG.warning(
             "round reopened",

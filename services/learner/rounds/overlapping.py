@@ -21,7 +21,8 @@ so runs may differ.
 
 An algorithm that learns *in order*, such as SAC, uses only the oldest round, once it is complete.
 Then no open round has used trajectories, and what vanishes from the oldest is launched again, as if
-rounds did not overlap. Runs with equal seeds are equal.
+rounds did not overlap. Runs with equal seeds are equal. When the job is asked to stop, the learner
+leaves a round that is not complete, without a final evaluation: a run that goes on is equal, too.
 """
 
 from collections.abc import Collection
@@ -134,6 +135,7 @@ class OverlappingRounds(RoundSession):
         self.clock.lap("collect_s")
         curvature, measured = self.measurement(closed.plan)
         evaluation = self.rounds.evaluated(closed) if self._in_order else closed.evaluation()
+        self.clock.lap("evaluate_s")
         result = self.rounds.result(
             closed,
             closed.collector.close(),
@@ -167,7 +169,9 @@ class OverlappingRounds(RoundSession):
         final = self._window.newest
         plan = final.plan
         if plan.stop is None:
-            raise RuntimeError(f"round {plan.round} was planned after one that ended the job")
+            # A relaunch was refused, and the learner died before it could end the job.
+            oldest = self._window.oldest.plan
+            raise LeftEarly(oldest.reason, stop=oldest.stop)
         evaluation = self.rounds.evaluated(final)
         final.collector.close()
         for opened in self._window:

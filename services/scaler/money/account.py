@@ -117,16 +117,20 @@ def closed_attempts(
     held_s: float,
     times: LearnerTimes,
 ) -> tuple[OpenAttempt, ...]:
-    """Return attempts, those that end with their times: the oldest is billed all that passed."""
+    """Return attempts, those that end with their times.
+
+    The oldest is billed all that passed. The newest has the learner's work, which was done once.
+    """
 
     def closed(attempt: OpenAttempt) -> OpenAttempt:
+        worked = times if attempt is ending[-1] else NO_TIMES
         return attempt.model_copy(
             update={
-                "learner_s": times.learner_s,
-                "update_s": times.update_s,
-                "overhead_s": times.overhead_s,
-                "own_s": times.own_s,
-                "own_work": times.own_work if attempt is ending[-1] else None,
+                "learner_s": worked.learner_s,
+                "update_s": worked.update_s,
+                "overhead_s": worked.overhead_s,
+                "own_s": worked.own_s,
+                "own_work": worked.own_work,
                 "held_s": held_s if attempt is ending[0] else 0.0,
             }
         )

@@ -113,6 +113,7 @@ def test_a_search_is_planned_to_a_published_return_and_says_what_that_rests_on()
         (("Pendulum-v1", "--to-return", "-200"), "give --total-steps"),
         (("Hopper-v5", "--total-steps", "many"), "--total-steps: must be a whole number"),
         (("Hopper-v5", "--set", "algorithm=impact"), "use ppo"),
+        (("CartPole-v1", "--algorithm", "sac"), "algorithm: sac"),
         (("Hopper-v5", "--set", "scaling.policy=marginal"), "a fixed number of actors"),
     ],
 )

@@ -190,3 +190,12 @@ def test_replays_are_paid_for_on_lambda_and_spared_where_processes_stay() -> Non
     assert more.usd > few.usd
     rounds = usual.num_rounds(8)
     assert more.wall_s - few.wall_s > 0.5 * rounds  # a core of Lambda's size is no faster
+
+
+def test_rounds_of_the_warm_up_have_no_update() -> None:
+    job = a_job(warm_up_steps=10 * 2048 + 100, evaluate_every=25)
+    plain = serverless_rounds(a_job(evaluate_every=25), at_once(CPU), 16)
+    warm = serverless_rounds(job, at_once(CPU), 16)
+    assert plain.wall_s - warm.wall_s == pytest.approx(10 * 0.1)
+    alone = a_job(warm_up_steps=10**9, update_s=1e9)
+    assert serverless_rounds(alone, at_once(CPU), 16).wall_s < 100 * 1.0

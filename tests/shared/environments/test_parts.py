@@ -103,6 +103,7 @@ def leave_out(names: str) -> WrapperRef:
         (MultiBinary(4), [""]),
         (Dict(z=VECTOR, b=Dict(c=Discrete(3), a=Box(0, 9, (2, 2), np.int64))), ["z", "b.c", "b.a"]),
         (Tuple((VECTOR, Dict(a=MultiBinary(2)), VECTOR)), ["0", "1.a", "2"]),
+        (Dict(a=VECTOR, empty=Box(-1, 1, (0,), np.float32)), ["a", "empty"]),
         (
             Dict(image=Box(0, 255, (7, 7, 3), np.uint8), direction=Discrete(4)),
             ["image", "direction"],

@@ -15,6 +15,7 @@ from services.learner.rounds.overlapping import OverlappingRounds
 from shared.artifacts.local import LocalArtifacts
 from shared.artifacts.store import ROUNDS_FILE
 from shared.cache.client import TrajectoryCache
+from shared.cache.connection import CacheUnreachableError
 from shared.contracts.rounds import RoundLine, RoundPlan, RoundRequest
 from tests.services.learner.averaging import Averaging, VersionDetector
 from tests.services.learner.made_rounds import STEPS, deliver, deliver_episode
@@ -43,6 +44,8 @@ class Rig:
         self.job_id = scaler.job.job_id
         self.shutdown = threading.Event()
         self.on_update: Callable[[Averaging], None] = lambda _: None
+        self.on_saved: Callable[[RoundLine], None] = lambda _: None
+        self.learns = True
         self._runs = runs
         self._cache_url = cache_url
         self._artifacts = LocalArtifacts(runs)
@@ -52,7 +55,7 @@ class Rig:
         """Train from the newest checkpoint to the end; return the algorithm and why it ended."""
         fuse = fuse or Fuse()
         artifacts = FusedArtifacts(self._runs, fuse)
-        algorithm = _Watched(max_uses=max_uses, on_update=self.on_update)
+        algorithm = _Watched(max_uses=max_uses, on_update=self.on_update, learns=self.learns)
         checkpoint = self.store.latest()
         state = RunState(next_round=0, policy_version=0, curvature=None, previous=None)
         if checkpoint is not None:
@@ -68,7 +71,7 @@ class Rig:
                 earlier_policies={} if checkpoint is None else checkpoint.earlier_policies,
                 algorithm=algorithm,
                 detector=VersionDetector(),
-                observe=lambda _: None,
+                observe=self.on_saved,
             )
             return algorithm, loop.run()[0]
 
@@ -83,9 +86,16 @@ class Rig:
 
 
 class _Watched(Averaging):
-    def __init__(self, *, max_uses: int, on_update: Callable[[Averaging], None]) -> None:
-        super().__init__(max_uses=max_uses)
+    def __init__(
+        self, *, max_uses: int, on_update: Callable[[Averaging], None], learns: bool
+    ) -> None:
+        super().__init__(max_uses=max_uses, batch_size=3 if learns else 10_000)
         self._on_update = on_update
+        self._learns = learns
+
+    def flush(self) -> None:
+        if self._learns:
+            super().flush()
 
     def advance(self, policy_version: int) -> None:
         super().advance(policy_version)
@@ -306,10 +316,10 @@ def test_what_vanishes_is_launched_again_with_its_policy_where_rounds_are_learne
 ) -> None:
     published: list[bool] = []
 
-    def asked(_: int, request: RoundRequest) -> None:
+    def asked(number: int, request: RoundRequest) -> None:
         policy = cache.fetch_policy(in_order.job_id, request.policy_version)
         published.append(policy is not None)
-        if request.attempt == 0:
+        if request.attempt == 0 and number:  # rounds 0 and 1 share theirs
             cache.delete_policy(in_order.job_id, request.policy_version)  # as if it had expired
 
     in_order.scaler.changes = {"deadline_s": 600.0, "num_evaluations": 2}
@@ -344,6 +354,60 @@ def test_what_arrives_during_an_update_that_outlasts_the_deadline_counts(in_orde
     algorithm, _ = in_order.run()
     assert _used(algorithm) == _everything()
     assert all(request.attempt == 0 for _, request in in_order.scaler.asked)
+
+
+def test_a_cache_that_lost_a_rounds_results_is_noticed_though_the_policy_stays_the_same(
+    in_order: Rig, cache: TrajectoryCache
+) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, _: RoundRequest) -> None:
+        _deliver(scaler, made, *_ACTORS[: 2 if made.round == 1 else None])
+
+    def lose_round_1(line: RoundLine) -> None:
+        if line.plan.round == 0:
+            cache.forget_job(in_order.job_id, rounds=(1,), policy_versions=(0,))
+
+    in_order.scaler.changes = {"deadline_s": 0.5}
+    in_order.scaler.launch, in_order.on_saved = launch, lose_round_1
+    in_order.learns = False
+    with pytest.raises(CacheUnreachableError):
+        in_order.run()
+    assert in_order.checkpoint().run.next_round == 1
+
+
+def test_a_wait_for_evaluation_episodes_is_no_work_of_the_learner(in_order: Rig) -> None:
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        if made.round != 1:
+            deliver_all(scaler, made, request)
+            return
+        _deliver(scaler, made, *_ACTORS)
+        later = threading.Timer(1.0, deliver_all, (scaler, made, request))
+        later.start()
+
+    in_order.scaler.changes = {"deadline_s": 600.0, "num_evaluations": 2}
+    in_order.scaler.launch = launch
+    in_order.run()
+    timings = [line.result.timing for line in in_order.lines() if line.result]
+    assert timings[1].evaluate_s > 0.5
+    assert max(timing.learner_s for timing in timings) < 0.5
+
+
+def test_a_learner_that_takes_over_after_a_refused_relaunch_ends_the_job(in_order: Rig) -> None:
+    plans: list[RoundPlan] = []
+
+    def launch(scaler: ScriptedScaler, made: RoundPlan, request: RoundRequest) -> None:
+        plans.append(made)
+        _vanishing(scaler, made, request)
+
+    in_order.scaler.changes = {"deadline_s": 600.0}
+    in_order.scaler.launch = launch
+    in_order.scaler.refusals[(1, 1)] = "budget"
+    with pytest.raises(LeftEarly):
+        in_order.run()
+    # It dies before it ends the job. The next one is told the newest plan of round 1.
+    in_order.scaler.refusals[(1, 0)] = (200, plans[-1].model_dump(mode="json"))
+    with pytest.raises(LeftEarly) as caught:
+        in_order.run()
+    assert caught.value.stop == "budget"
 
 
 def test_the_job_ends_where_the_budget_does_not_cover_what_vanished(in_order: Rig) -> None:

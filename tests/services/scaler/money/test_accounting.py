@@ -71,21 +71,21 @@ def test_what_passes_is_billed_to_the_oldest_round_that_ends() -> None:
     record = held(attempt(3), attempt(4), attempt(5), carry_s=10.0)
     record, alone_s = ended(record, NOW + 7, learner_s=2.0, overhead_s=0.25, through=4)
     assert (seconds(record), alone_s) == ([17.0, 0.0, None], 0.0)
-    assert [a.learner_s for a in record.open_attempts] == [2.0, 2.0, None]
-    assert [a.overhead_s for a in record.open_attempts] == [0.25, 0.25, 0.0]
+    assert [a.learner_s for a in record.open_attempts] == [0.0, 2.0, None]
+    assert [a.overhead_s for a in record.open_attempts] == [0.0, 0.25, 0.0]
     record, alone_s = ended(record, NOW + 12, learner_s=3.0)
     assert (seconds(record), alone_s) == ([17.0, 0.0, 5.0], 0.0)
-    assert [a.learner_s for a in record.open_attempts] == [2.0, 2.0, 3.0]
+    assert [a.learner_s for a in record.open_attempts] == [0.0, 2.0, 3.0]
 
 
-def test_own_work_counts_once_where_two_attempts_of_a_round_end() -> None:
+def test_the_learners_work_counts_once_where_two_attempts_of_a_round_end() -> None:
     own = OwnWork(rollouts=2, episodes=0, busy_s=30.0, elapsed_s=15.0)
     record = held(*(attempt(3, attempt=n, outcome=NOTHING_LAUNCHED) for n in (0, 1)))
     record, _ = WALL.end_round(
         record, NOW + 20, LearnerTimes(learner_s=2.0, own_s=15.0, own_work=own)
     )
-    # The learner's time of both attempts, and the mean of two tasks.
-    assert record.serverful_wall_s == pytest.approx(2 * 2.0 + 15.0)
+    # The learner's time, and the mean of two tasks.
+    assert record.serverful_wall_s == pytest.approx(2.0 + 15.0)
 
 
 def test_while_rounds_are_under_way_and_none_ends_time_waits_for_the_next_that_does() -> None:
