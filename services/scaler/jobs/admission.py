@@ -168,17 +168,24 @@ class Admission:
 
 def admitted(job: Job, environment: EnvironmentSpec, cache_node: str | None) -> Job:
     """Return a job as it is queued, with its environment's and the cache node's values."""
-    slow = () if cache_node is None else traffic_warnings(job.spec, environment, cache_node)
     return job.model_copy(
         update={
             "spec": resized(job.spec, environment),
             "status": "queued",
             "environment": environment,
             "learner": learner_in(job.spec, environment),
-            "warnings": (*slow, *warm_up_warnings(job.spec, environment)),
+            "warnings": warnings_of(job.spec, environment, cache_node),
             "full_hyperparameters": resolve_for(job.spec, environment).model_dump(),
         }
     )
+
+
+def warnings_of(
+    spec: JobSpec, environment: EnvironmentSpec, cache_node: str | None
+) -> tuple[str, ...]:
+    """Return the warnings about a job that can run."""
+    slow = () if cache_node is None else traffic_warnings(spec, environment, cache_node)
+    return (*slow, *warm_up_warnings(spec, environment))
 
 
 def least_learner(spec: JobSpec) -> LearnerKind:

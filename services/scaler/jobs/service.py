@@ -18,7 +18,7 @@ from http import HTTPStatus
 from services.scaler.book.book import Book
 from services.scaler.book.records import Change, Decide, IdempotencyEntry, JobRecord
 from services.scaler.capacity.decision import is_held
-from services.scaler.jobs.admission import Admission, admitted, least_learner
+from services.scaler.jobs.admission import Admission, admitted, least_learner, warnings_of
 from services.scaler.jobs.changes import JobChanges
 from services.scaler.jobs.ending import ended
 from services.scaler.jobs.resuming import (
@@ -200,6 +200,9 @@ class JobService:
         if record.deleting:
             raise conflict(f"job {job_id} is being deleted")
         spec = raised(job.spec, request)
+        if job.environment is not None:
+            node = self.admission.cache_node
+            record = record.with_job(warnings=warnings_of(spec, job.environment, node))
         if job.status in ("checking", "queued", "running"):
             # It continues by itself, even if its learner has just been killed.
             require_no_fresh_schedule(job, spec, request)

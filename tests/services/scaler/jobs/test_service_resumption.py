@@ -34,6 +34,24 @@ def test_a_stopped_job_resumes_with_its_unfinished_round_afresh(scaler: Scaler) 
     )
 
 
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_job_whose_new_steps_exceed_its_warm_up_is_no_longer_warned(
+    scaler: Scaler, is_running: bool
+) -> None:
+    lease = scaler.begin(
+        actors={"min": 2, "max": 2},
+        algorithm="sac",
+        hyperparameters={"learning_starts": 1000},
+        steps_per_actor=256,
+        stop={"max_rounds": 1},
+    )
+    assert any("the policy will not change" in text for text in lease.job.warnings)
+    if not is_running:
+        scaler.finish(lease, status="stopped", stop_reason="user")
+    response = scaler.http.post(f"/v1/jobs/{lease.job.job_id}/resume", json={"max_rounds": 2})
+    assert response.json()["warnings"] == []
+
+
 @pytest.mark.parametrize(("fresh", "first", "end"), [(False, 0, 5), (True, 1, 9)])
 def test_a_schedule_stays_as_it_was_or_begins_anew(
     scaler: Scaler, fresh: bool, first: int, end: int
