@@ -63,9 +63,12 @@ class Policy:
         shape, parts = self.observation_shape, self._said.get("observation_parts", "")
         order = f", in this order: {parts} (choices one-hot, images channels-first)"
         expected = f"expected an array {shape}{order if parts else ''}"
-        if isinstance(observation, dict):
-            raise TypeError(f"observation is a dict, {expected}")
-        seen = np.asarray(observation, np.float32)
+        try:
+            # A dict is no array, nor are parts of several shapes.
+            seen = np.asarray(observation, np.float32)
+        except (TypeError, ValueError) as error:
+            kind = type(observation).__name__
+            raise TypeError(f"observation is a {kind}, {expected}") from error
         leading = seen.shape[: max(0, seen.ndim - len(shape))]
         if seen.shape[len(leading) :] != shape:
             raise ValueError(f"observation is {seen.shape}, {expected}")

@@ -401,6 +401,8 @@ def test_a_dict_of_parts_is_refused_with_the_row_that_is_expected(tmp_path: Path
         portable(tmp_path / "out").act(parts)
     with pytest.raises(PolicyError, match="observation is a tuple, .*turn 1"):
         read_policy(folder)[1].act(several)
+    with pytest.raises(TypeError, match="observation is a tuple, .*turn 1"):
+        portable(tmp_path / "out").act(several)
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
