@@ -79,7 +79,8 @@ class DroppedEpisodes:
         action = {"action": self._sampler.action[steps, b]}  # [steps, *act]
         first = first_not_finite(action, start=steps.start)
         if first is not None:
-            raise RolloutError(f"{self._env_id}: {DIVERGED.format(step=first[0])}; rollout dropped")
+            diverged = DIVERGED.format(step=first[0] + 1)
+            raise RolloutError(f"{self._env_id}: {diverged}; rollout dropped")
 
     def _repeat(self, b: int) -> None:
         fragment, sampler = self._fragment, self._sampler

@@ -17,7 +17,10 @@ class RolloutError(RuntimeError):
 def rollout_failure(
     env_id: str, env: gymnasium.Env[Any, Any], step: int, error: Exception
 ) -> RolloutError:
-    """Return the error of an environment that raised at a step."""
+    """Return the error of an environment that raised after so many steps.
+
+    Its message counts steps from 1, as all messages do.
+    """
     where = environment_frames(traceback.extract_tb(error.__traceback__))
     why = what_went_wrong(error, env)
-    return RolloutError(f"{env_id} failed at step {step}: {why}{where}")
+    return RolloutError(f"{env_id} failed at step {step + 1}: {why}{where}")

@@ -51,4 +51,4 @@ def check_diverged(env_id: str, observation: NDArray[Any], action: Action, *, st
         np.isfinite(rows).reshape(len(rows), -1).all(axis=1) for rows in (observation, action)
     )
     if (seen & ~taken).any():
-        raise RolloutError(f"{env_id}: {DIVERGED.format(step=step)}; rollout dropped")
+        raise RolloutError(f"{env_id}: {DIVERGED.format(step=step + 1)}; rollout dropped")

@@ -218,7 +218,8 @@ class Fragment:
     def what_broke(self, b: int) -> str:
         """Describe the fault in the latest episode of environment `b`."""
         step, name = self._first_broken(b, self.num_done) or (self.num_done, "observation")
-        return f"{name} is not finite at step {step}"
+        # Counted from 1; an observation is that of the step before the one that acts on it.
+        return f"{name} is not finite at step {step + (name == 'reward')}"
 
     def before_broken(self, b: int) -> slice:
         """Return the steps of the latest episode of `b` whose observations are all finite."""

@@ -117,7 +117,7 @@ class Play:
             self.progress += 1
             ended = bool(terminated or truncated)
             if not math.isfinite(self.episode_return):
-                self.broken = f"reward is not finite at step {self.length - 1}"
+                self.broken = f"reward is not finite at step {self.length}"
             elif not all_finite(observation):
                 self.broken = f"observation is not finite at step {self.length}"
         games = games_of(env)
@@ -145,7 +145,7 @@ class Play:
             self.progress += 1
             ended = any(terminated or truncated for _, _, terminated, truncated, _ in steps)
             if not (math.isfinite(self.episode_return) and all_finite(rows)):
-                self.broken = f"reward or observation is not finite at step {self.length - 1}"
+                self.broken = f"reward or observation is not finite at step {self.length}"
 
 
 def _seen(observation: object, space: Space[Any]) -> NDArray[np.float32]:

@@ -129,7 +129,7 @@ def _check_policy(env_id: str, **arrays: NDArray[Any]) -> None:
     if bad is not None:
         step, name = bad
         raise RolloutError(
-            f"{env_id}: {name} is not finite at step {step} (policy diverged); rollout dropped"
+            f"{env_id}: {name} is not finite at step {step + 1} (policy diverged); rollout dropped"
         )
 
 

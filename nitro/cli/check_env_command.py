@@ -95,8 +95,8 @@ def _tried(job: "JobSpec", *, steps: int, seed: int) -> "GoingOnReport":
 
     try:
         with foreign_code():
+            environment = describe(ref)  # first: it explains values that are not Gymnasium's
             saved = check_compliance(make, num_steps=steps, seed=seed)
-            environment = describe(ref)
             with closing(make()) as env:
                 seen = what_is_seen(env)
             if not environment.keeps_state:

@@ -103,6 +103,7 @@ class _Relay:
         self._spare: Env | None = None
         """Environment that played it before."""
         self._step_index = 0
+        """The step under way, counted from 1."""
         self._not_finite: str | None = None
         self._left_at: int | None = None
         """Latest step after which it was saved."""
@@ -129,7 +130,7 @@ class _Relay:
             snapshot_bytes(self._runner)
         except StateError as error:
             return str(error)
-        for self._step_index in range(num_steps):
+        for self._step_index in range(1, num_steps + 1):
             self._step(actions.sample())
         if self._num_not_left and not self._take_up_s:
             return f"it could not be left at any of {self._num_not_left} moments"

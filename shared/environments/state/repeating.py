@@ -139,7 +139,7 @@ def _play(env: Env, seed: int, num_steps: int, *, most_s: float = math.inf) -> _
     draws_globally = False
     observation, _ = recorder.reset(seed)
     wrong = not_finite("the first reset", observation)
-    for step in range(num_steps):
+    for step in range(1, num_steps + 1):
         action = sampled_action(env, observation, space)
         observation, reward, terminated, truncated, _ = recorder.step(action)
         rewards.append(float(reward))

@@ -299,7 +299,7 @@ def test_environments_are_built_anew_after_a_failure(
 ) -> None:
     task = make_task(job_id=job, env_kwargs={"script": "..!"})
     for _ in range(2):
-        with pytest.raises(RolloutError, match="failed at step 2"):
+        with pytest.raises(RolloutError, match="failed at step 3"):
             actor.run(task, cold_start=False)
     assert len(built) == 2
 

@@ -214,7 +214,7 @@ def test_a_drop_is_logged_with_its_environment_and_reason(
     rolled_out(make_task, load_discrete(2, 2), *scripts)
     records = [vars(r) for r in caplog.records if r.message == "episode dropped"]
     assert [(record["env_id"], record["env_index"], record["why"]) for record in records] == [
-        ("Scripted-v0", 1, "reward is not finite at step 2"),
+        ("Scripted-v0", 1, "reward is not finite at step 3"),
         ("Scripted-v0", 2, "observation is not finite at step 2"),
     ]
 
@@ -246,14 +246,14 @@ def test_a_policy_that_gives_no_numbers_is_refused_where_the_environment_does_no
     arrays["policy.0.bias"] = np.full(16, 9, np.float32)  # all hidden units saturate,
     arrays["policy.1.weight"] = np.full((2, 16), 3e38, np.float32)  # and the logits overflow
     task = make_task()
-    with pytest.raises(RolloutError, match=r"log_prob is not finite at step 0 \(policy diverged"):
+    with pytest.raises(RolloutError, match=r"log_prob is not finite at step 1 \(policy diverged"):
         sample_fragment(task, [make_environment(task.env)], load_policy(arrays, metadata))
     arrays, metadata = continuous_policy(3, 1)
     arrays["policy.0.bias"] = np.full(16, 9, np.float32)
     arrays["policy.1.weight"] = np.zeros((2, 16), np.float32)
     arrays["policy.1.weight"][0] = 3e38  # the mean alone: its action is clipped to the bound
     task = make_task("Pendulum-v1")
-    with pytest.raises(RolloutError, match=r"action is not finite at step 0 \(policy diverged"):
+    with pytest.raises(RolloutError, match=r"action is not finite at step 1 \(policy diverged"):
         sample_fragment(task, [make_environment(task.env)], load_policy(arrays, metadata))
 
 
@@ -270,7 +270,7 @@ def test_the_step_at_which_a_policy_diverged_counts_from_the_fragments_start(
     arrays["policy.1.weight"] = np.zeros((2, 16), np.float32)
     arrays["policy.1.weight"][0] = 3e38  # the mean overflows only from very far away
     task = make_task("Pendulum-v1", steps=8)
-    with pytest.raises(RolloutError, match=r"action is not finite at step 6 \(policy diverged"):
+    with pytest.raises(RolloutError, match=r"action is not finite at step 7 \(policy diverged"):
         sample_fragment(task, [make_environment(task.env)], load_policy(arrays, metadata))
 
 
@@ -287,7 +287,7 @@ def test_a_policy_that_diverged_in_one_environment_is_blamed_for_what_that_one_r
     arrays["policy.1.weight"] = np.full((2, 16), 3e38, np.float32)  # overflow from far away only
     task = make_task("Pendulum-v1", steps=32, num_envs=2)
     envs = [make_environment(task.env) for _ in range(2)]
-    with pytest.raises(RolloutError, match=r"action is not finite at step 2 \(policy diverged"):
+    with pytest.raises(RolloutError, match=r"action is not finite at step 3 \(policy diverged"):
         sample_fragment(task, envs, load_policy(arrays, metadata))
 
 
@@ -302,7 +302,7 @@ def test_an_environment_that_raises_is_named_though_another_one_is_broken(
     pendulum.answer = fails
     task = make_task("Pendulum-v1", steps=32, num_envs=2)
     envs = [make_environment(task.env) for _ in range(2)]
-    with pytest.raises(RolloutError, match=r"Pendulum-v1 failed at step 2: OSError"):
+    with pytest.raises(RolloutError, match=r"Pendulum-v1 failed at step 3: OSError"):
         sample_fragment(task, envs, load_policy(*continuous_policy(3, 1)))
 
 

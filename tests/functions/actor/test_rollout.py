@@ -248,15 +248,15 @@ def test_several_choices_start_where_the_environment_counts_each_from(
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("r", "Scripted-v0: reward is not finite at step 0, as in 10 episodes of this"),
-        ("i", "Scripted-v0: reward is not finite at step 0"),
+        ("r", "Scripted-v0: reward is not finite at step 1, as in 10 episodes of this"),
+        ("i", "Scripted-v0: reward is not finite at step 1"),
         ("o", "Scripted-v0: observation is not finite at step 1"),
-        ("..ro", "Scripted-v0: reward is not finite at step 2"),
+        ("..ro", "Scripted-v0: reward is not finite at step 3"),
         (".o.r", "Scripted-v0: observation is not finite at step 2"),
-        ("..!", r"Scripted-v0 failed at step 2: OSError\('the simulator fell over'\)"),
+        ("..!", r"Scripted-v0 failed at step 3: OSError\('the simulator fell over'\)"),
         (
             ".s",
-            r"Scripted-v0 failed at step 1: .*observation has shape \(1,\) .* Box\(-inf, inf, \(2,",
+            r"Scripted-v0 failed at step 2: .*observation has shape \(1,\) .* Box\(-inf, inf, \(2,",
         ),
     ],
 )
@@ -287,7 +287,7 @@ def test_what_an_environment_raises_is_told_with_its_own_file_and_line(
         with pytest.raises(RolloutError) as caught:
             roll_out()
         assert str(caught.value).splitlines() == [
-            "Scripted-v0 failed at step 2: OSError('the simulator fell over')",
+            "Scripted-v0 failed at step 3: OSError('the simulator fell over')",
             f'  File "{inspect.getfile(ScriptedEnv)}", line {line}, in step',
             '    raise OSError("the simulator fell over")',
         ]
@@ -296,9 +296,9 @@ def test_what_an_environment_raises_is_told_with_its_own_file_and_line(
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("..r", "reward is not finite at step 2, as in 10 episodes before"),
+        ("..r", "reward is not finite at step 3, as in 10 episodes before"),
         (".o", "observation is not finite at step 2, as in 10 episodes before"),
-        (".r.!", r"failed at step 1: OSError\('the simulator fell over'\)"),
+        (".r.!", r"failed at step 2: OSError\('the simulator fell over'\)"),
     ],
 )
 def test_an_evaluation_that_goes_on_failing_says_where(

@@ -21,15 +21,27 @@ class OwnCartPole(CartPoleEnv):
 
 
 class BrokenCartPole(CartPoleEnv):
-    """Cannot step."""
+    """Cannot step for long."""
+
+    num_steps = 0
 
     def get_state(self) -> dict[str, NDArray[Any]]:
         return {}
 
     def set_state(self, state: object) -> None: ...
 
-    def step(self, action: object) -> None:  # type: ignore[override]
-        raise RuntimeError("out of order")
+    def step(self, action: Any) -> Any:
+        self.num_steps += 1
+        if self.num_steps == 5:
+            raise RuntimeError("out of order")
+        return super().step(action)  # type: ignore[no-untyped-call]
+
+
+class DictReset(CartPoleEnv):
+    """Resets as in old Gym, with parts that its space does not have."""
+
+    def reset(self, **_: object) -> Any:
+        return {"near": 0.0, "goal": 0.0}
 
 
 class RandomCartPole(CartPoleEnv):
@@ -86,6 +98,7 @@ class InfiniteObservation(CartPoleEnv):
 KINDS: dict[str, type[CartPoleEnv]] = {
     "Own-v0": OwnCartPole,
     "Broken-v0": BrokenCartPole,
+    "DictReset-v0": DictReset,
     "Random-v0": RandomCartPole,
     "Wrong-v0": WrongCartPole,
     "NaNReward-v0": NaNReward,
@@ -164,8 +177,8 @@ def test_an_environment_whose_episodes_cannot_go_on_ends_with_1_and_says_why(
 @pytest.mark.parametrize(
     ("env_id", "how", "found"),
     [
-        ("NaNReward-v0", "replayed", "step 2: the reward is nan. Training drops such an episode"),
-        ("InfiniteObservation-v0", "kept", "step 2: 1 of the observation's 4 numbers not finite ("),
+        ("NaNReward-v0", "replayed", "step 3: the reward is nan. Training drops such an episode"),
+        ("InfiniteObservation-v0", "kept", "step 3: 1 of the observation's 4 numbers not finite ("),
     ],
 )
 def test_numbers_that_are_not_finite_are_reported_with_their_step(
@@ -184,6 +197,14 @@ def test_an_environment_that_fails_by_itself_is_told_apart() -> None:
     result = check_env("Broken-v0")
     assert result.exit_code == EXIT_FAILED
     assert "Broken-v0 failed in the undisturbed episode: RuntimeError" in result.output
+
+
+@pytest.mark.usefixtures("own_environments")
+def test_a_reset_without_information_is_told_what_gymnasiums_returns() -> None:
+    result = check_env("DictReset-v0")
+    assert result.exit_code == EXIT_USAGE
+    told = " ".join(result.output.split())
+    assert "reset returns two values: an observation, and a dict of information" in told
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_what_comes_later_in_a_rollout_is_told_likewise(
 ) -> None:
     returns(taken=taken, late=True)
     message = failure(mode)
-    assert message.startswith(f"{_NAME} failed at step 2: ")
+    assert message.startswith(f"{_NAME} failed at step 3: ")
     assert says in message
     assert place("step") in message
 
