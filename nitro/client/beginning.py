@@ -3,7 +3,8 @@
 from dataclasses import asdict, dataclass
 
 from nitro.client.client import NitroClient
-from nitro.spec.total_steps import rounds_for
+from nitro.errors import CommandError
+from nitro.spec.total_steps import planned_steps, rounds_for
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 
@@ -28,7 +29,7 @@ class Resumption:
     """Its id, or the name of its run."""
     max_rounds: int | None = None
     max_env_steps: int | None = None
-    """Total steps; of a job that rounds end, they are converted to rounds."""
+    """Total steps; of a job limited by rounds, they are converted to rounds."""
     budget_usd: float | None = None
     max_wall_s: float | None = None
     from_scratch: bool = False
@@ -38,12 +39,25 @@ class Resumption:
         """Resume the job.
 
         Raises:
-            CommandError: The steps of its rounds vary, so steps cannot be converted to rounds.
+            CommandError: Steps of a job limited by rounds are fewer than it has, are given with
+                rounds, or cannot be converted because the steps of its rounds vary.
         """
         asked = asdict(self)
-        if self.max_env_steps is not None and self.max_rounds is None:
+        if self.max_env_steps is not None:
             spec = client.get(self.job_id).spec
             if spec.stop.max_env_steps is None:
-                rounds = rounds_for(spec, self.max_env_steps)
+                rounds = self._rounds(spec, self.max_env_steps)
                 asked |= {"max_rounds": rounds, "max_env_steps": None}
         return client.resume(**asked)
+
+    def _rounds(self, spec: JobSpec, total_steps: int) -> int:
+        """Return the rounds of a job limited by rounds that has so many steps."""
+        if self.max_rounds is not None:
+            raise CommandError("--total-steps: give it or --rounds, not both")
+        rounds, steps = rounds_for(spec, total_steps), planned_steps(spec)
+        if steps is not None and total_steps < steps:
+            raise CommandError(
+                f"--total-steps: {total_steps:,} is below the job's {steps:,} steps; it can only "
+                "rise"
+            )
+        return rounds
