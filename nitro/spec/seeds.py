@@ -23,6 +23,8 @@ def parse_seeds(value: int | str, *, most: int) -> tuple[int, ...]:
     """
     text = str(value).strip()
     if text.isdigit():
+        if int(text) == 0:
+            raise ValueError(f"a number of seeds starts at 1, got {value!r}; for seed 0 write 0-0")
         text = f"1-{text}"
     seeds: list[int] = []
     for part in text.split(","):

@@ -27,6 +27,7 @@ _ENTROPY = "hyperparameters.entropy_coefficient"
 _VALUE = "hyperparameters.value_coefficient"
 _EPOCHS = "hyperparameters.num_epochs"
 _MINIBATCH = "hyperparameters.minibatch_size"
+_CAPACITY = "hyperparameters.replay_capacity"
 _CLIP, _VALUE_CLIP = "hyperparameters.clip", "hyperparameters.value_clip"
 _NORM = "hyperparameters.gradient_norm_max"
 _HIDDEN = "hyperparameters.hidden_sizes"
@@ -77,7 +78,13 @@ FAMILIAR: tuple[Familiar, ...] = (
         f"{_MINIBATCH} is the size of one minibatch: a round's samples divided by the number of "
         "minibatches",
     ),
-    Familiar("buffer_size", (SB3, CLEANRL), "hyperparameters.replay_capacity"),
+    Familiar("buffer_size", (SB3, CLEANRL), _CAPACITY),
+    Familiar(
+        "replay",
+        (),
+        f"{_CAPACITY} is the number of steps in a replay buffer, and {_MINIBATCH} the number drawn "
+        "from it; episodes.replay is whether episodes continue by repeating their actions",
+    ),
     Familiar("tau", (SB3, CLEANRL, RLLIB), "hyperparameters.target_rate"),
     Familiar("gradient_steps", (SB3,), "hyperparameters.updates_per_step"),
     Familiar("n_delta", (SB3,), _DIRECTIONS),

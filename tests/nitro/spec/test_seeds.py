@@ -7,7 +7,14 @@ from nitro.spec.seeds import parse_seeds
 
 @pytest.mark.parametrize(
     ("text", "seeds"),
-    [("3", (1, 2, 3)), ("2-4", (2, 3, 4)), ("4-4", (4,)), ("1,7", (1, 7)), ("0-1, 9", (0, 1, 9))],
+    [
+        ("3", (1, 2, 3)),
+        ("2-4", (2, 3, 4)),
+        ("4-4", (4,)),
+        ("0-0", (0,)),
+        ("1,7", (1, 7)),
+        ("0-1, 9", (0, 1, 9)),
+    ],
 )
 def test_a_number_counts_from_one_and_ranges_are_as_they_are(
     text: str, seeds: tuple[int, ...]
@@ -18,7 +25,8 @@ def test_a_number_counts_from_one_and_ranges_are_as_they_are(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((text, "must look like") for text in ("", "0", "five", "5-1", "1-", "-1", "1,,2")),
+        *((text, "must look like") for text in ("", "five", "5-1", "1-", "-1", "1,,2")),
+        ("0", "a number of seeds starts at 1, got '0'; for seed 0 write 0-0"),
         *((text, "repeats a seed") for text in ("1,1", "1-3,2")),
         *((text, "at most 100 at a time") for text in ("101", "1-999", "9999999999")),
         ("9999999999,1", "the largest possible seed"),

@@ -40,6 +40,7 @@ def test_names_are_unique_and_none_is_a_field_of_ours_at_the_top() -> None:
         ("alive_bonus_offset", "hyperparameters.reward_offset is the same number without its sign"),
         ("l2_coeff", "it is hyperparameters.weight_decay here"),
         ("callback", "nitro.train(on_round=FUNCTION) calls it after every round"),
+        ("replay.batch_size", "it is hyperparameters.minibatch_size here"),
         ("sede", "did you mean seed?"),
     ],
 )
