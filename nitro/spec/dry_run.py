@@ -55,7 +55,7 @@ def described(
         raise CommandError("\n".join(lines)) from error
     full["hyperparameters"] = values.model_dump(mode="json")
     if environment is not None:
-        require_fit(spec, environment)
+        require_fit(spec, environment, here=here)
         cores = gpu_less_cores(environment)
         rounds = spec.stop.max_rounds
         place = Place(environment_packages=environment_packages or ())

@@ -86,17 +86,19 @@ def _require_fit(rows: Sequence[Row]) -> None:
 
     described: dict[str, EnvironmentSpec] = {}
     wrong: list[str] = []
-    for row in rows:
-        spec = row.spec.resolved()
-        key = spec.environment_ref.model_dump_json()
-        try:
-            if key not in described:
-                with foreign_code():
-                    described[key] = describe(spec.environment_ref)
-            require_fit(spec, described[key])
-        except (UnsupportedEnvironment, CommandError) as error:
-            wrong.append(f"{row.env_id}, {row.setting}: {error}")
-    set_variables({})  # actors inherit this process's variables
+    try:
+        for row in rows:
+            spec = row.spec.resolved()
+            key = spec.environment_ref.model_dump_json()
+            try:
+                if key not in described:
+                    with foreign_code():
+                        described[key] = describe(spec.environment_ref)
+                require_fit(spec, described[key], here=True)
+            except (UnsupportedEnvironment, CommandError) as error:
+                wrong.append(f"{row.env_id}, {row.setting}: {error}")
+    finally:
+        set_variables({})  # actors inherit this process's variables
     if wrong:
         raise CommandError("\n".join(wrong))
 

@@ -4,6 +4,12 @@ import pytest
 
 from nitro.errors import CommandError
 from nitro.spec.dry_run import described
+from nitro.spec.fit import require_fit
+from shared.contracts.environment_spec import (
+    DiscreteActionSpec,
+    EnvironmentSpec,
+    ObservationSpec,
+)
 from shared.contracts.job_spec import JobSpec
 from shared.hyperparameters.ppo import STANDARD, PpoHyperparameters
 from shared.hyperparameters.presets import complete_sets
@@ -68,3 +74,18 @@ def test_a_search_of_more_actors_than_episodes_is_refused() -> None:
     spec = JobSpec.model_validate({"env_id": "CartPole-v1", "algorithm": "ars", "scaling": scaling})
     with pytest.raises(CommandError, match=r"scaling.num_actors.1 \(40\) must lie inside"):
         described(spec, here=True)
+
+
+def test_only_a_job_on_this_machine_has_this_machines_time_limit_of_actors() -> None:
+    slow = EnvironmentSpec(
+        env_id="Slow-v0",
+        observation=ObservationSpec(shape=(4,), dtype="float32"),
+        action=DiscreteActionSpec(n=2),
+        max_episode_steps=100,
+        versions={},
+        step_s=1000.0,
+    )
+    spec = JobSpec.model_validate({"env_id": "Slow-v0", "algorithm": "ars"}).resolved()
+    with pytest.raises(CommandError, match="or actor_timeout_s"):
+        require_fit(spec, slow, here=True)
+    require_fit(spec, slow, here=False)
