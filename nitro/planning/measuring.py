@@ -160,7 +160,7 @@ def queued(spec: JobSpec) -> Job:
     except UnsupportedEnvironment as error:
         raise CommandError(str(error)) from error
     spec = with_agents(spec, environment)
-    require_fit(spec, environment)
+    require_fit(spec, environment, here=False)
     rule = resolve_for(spec, environment)
     if isinstance(rule, ReplayHyperparameters):
         rule = rule.model_copy(update={"learning_starts": 0})
