@@ -114,7 +114,7 @@ def _job(
     """Return the job, its number of steps, and the source of this number."""
     from nitro.planning.known_searches import search_steps_to_return
     from nitro.planning.known_steps import steps_to_return
-    from nitro.spec.total_steps import has_known_updates, parse_steps, planned_steps
+    from nitro.spec.total_steps import parse_steps, planned_steps
     from nitro.spec.train_spec import train_spec
 
     if to_return is not None and total_steps is not None:
@@ -133,7 +133,7 @@ def _job(
         source = f"for a return of {to_return:,g}: {known.source}"
         spec = job(known.steps)
     planned = planned_steps(spec)
-    if planned is None or not has_known_updates(spec):
+    if planned is None or not spec.learns_in_order:
         raise CommandError(
             "--set: a plan needs equal rounds with equal updates: use ppo, sac, crossq, ars or "
             "es, and samples_per_round or a fixed number of actors"

@@ -10,7 +10,6 @@ from nitro.errors import CommandError
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.scaling_spec import FixedScaling, ScheduleScaling
 from shared.contracts.stop_rule import MAX_ROUNDS
-from shared.hyperparameters.presets import ALGORITHMS
 
 
 def parse_steps(text: str) -> int:
@@ -65,14 +64,6 @@ def rounds_for(spec: JobSpec, total_steps: int) -> int:
 def has_known_rounds(spec: JobSpec) -> bool:
     """Whether the steps of a job's rounds are known in advance."""
     return _steps_by_round(spec) is not None
-
-
-def has_known_updates(spec: JobSpec) -> bool:
-    """Whether the gradient steps of a round are known in advance.
-
-    IMPACT and IMPALA take more while they wait for actors.
-    """
-    return spec.open_rounds == 1 or ALGORITHMS[spec.algorithm].replays
 
 
 def planned_steps(spec: JobSpec) -> int | None:

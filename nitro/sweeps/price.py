@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from nitro.errors import CommandError
-from nitro.spec.total_steps import has_known_updates, planned_steps
+from nitro.spec.total_steps import planned_steps
 from nitro.sweeps.grid import row_of
 from nitro.sweeps.rows import Row
 from nitro.sweeps.search.plan import work
@@ -150,7 +150,7 @@ def _total(groups: Sequence[Priced]) -> Priced:
 
 
 def _measured(spec: "JobSpec", steps: int | None, measure: Measure) -> tuple[float, float] | str:
-    if steps is None or not has_known_updates(spec) or planned_steps(spec) is None:
+    if steps is None or not spec.learns_in_order or planned_steps(spec) is None:
         return "a plan needs equal rounds with equal updates"
     try:
         return measure(spec, steps)

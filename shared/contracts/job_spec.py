@@ -236,9 +236,10 @@ class JobSpec(EnvironmentRef):
         """Whether it learns from whole rounds, one after the other.
 
         Equal seeds then give equal weights: the order of arrival has no effect, and what vanishes
-        is launched again.
+        is launched again. IMPACT and IMPALA do not if their rounds overlap: they take as many
+        gradient steps as the wait for actors leaves time for.
         """
-        return self.open_rounds == 1 or ALGORITHMS[self.algorithm].in_order
+        return self.open_rounds == 1 or ALGORITHMS[self.algorithm].replays
 
     @property
     def size_field(self) -> str:

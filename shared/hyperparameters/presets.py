@@ -64,11 +64,6 @@ class AlgorithmTraits:
         return issubclass(self.model, ReplayHyperparameters)
 
     @property
-    def in_order(self) -> bool:
-        """Whether it learns from whole rounds, one after the other, even if rounds overlap."""
-        return self.on_policy or self.replays
-
-    @property
     def searches(self) -> bool:
         """Whether its actors play whole episodes of perturbed policies and report their returns."""
         return issubclass(self.model, SearchHyperparameters)
