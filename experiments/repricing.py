@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,6 +214,14 @@ class Estimate:
     def __str__(self) -> str:
         value, low, high = map(_told, (self.value, self.low, self.high))
         return value if low == high else f"{value} [{low}, {high}]"
+
+    def less_than(self, other: Self) -> str:
+        """Return the verdict whether it is less: only where the intervals do not overlap."""
+        if self.high < other.low:
+            return "holds"
+        if self.low > other.high:
+            return "does not hold: the other way round"
+        return "not decided: the intervals overlap"
 
 
 def censored_median(values: Sequence[float]) -> Estimate:

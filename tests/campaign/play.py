@@ -57,7 +57,7 @@ class Outcome(Message):
     seed: int
     index: int
     strikes: tuple[str, ...]
-    """Those that came before the job's end."""
+    """The faults that were played before the job ended."""
     algorithm: str
     lost: str | None
     """Why the job is lost; None when it succeeded."""

@@ -80,7 +80,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What its schedules are drawn from."""
+    """The seed and the options from which schedules are drawn."""
 
     seed: int
     algorithm: Algorithm | None = None
@@ -137,7 +137,7 @@ def draw(campaign: Campaign, index: int) -> Schedule:
 
 
 def job_spec(seed: int, algorithm: Algorithm, *, rounds: int = ROUNDS) -> JobSpec:
-    """Return a small job; episodes of fragments go on but for seed 0."""
+    """Return a small job, whose episodes go on from round to round unless its seed is 0."""
     changes: dict[str, Any] = {
         "algorithm": algorithm,
         "seed": seed,

@@ -313,17 +313,9 @@ def _claims(env_id: str, usd: Spending, numbers: tuple[str, ...]) -> list[Claim]
             among = ", ".join(beside)
             text = f"{env_id}, worst regret: {name} {found[name]}, {rival} {found[rival]}"
             decided = {name, rival} <= enough
-            verdict = _verdict(found[name], found[rival]) if decided else _TOO_FEW
+            verdict = found[name].less_than(found[rival]) if decided else _TOO_FEW
             claims.append(Claim(paper=paper, ours=f"{text} (best of {among})", verdict=verdict))
     return claims
-
-
-def _verdict(ours: Estimate, theirs: Estimate) -> str:
-    if ours.high < theirs.low:
-        return "holds"
-    if ours.low > theirs.high:
-        return "does not hold: the other way round"
-    return "not decided: the intervals overlap"
 
 
 EXPERIMENT = Experiment(

@@ -22,7 +22,8 @@ so runs may differ.
 An algorithm that learns *in order*, such as SAC, uses only the oldest round, once it is complete.
 Then no open round has used trajectories, and what vanishes from the oldest is launched again, as if
 rounds did not overlap. Runs with equal seeds are equal. When the job is asked to stop, the learner
-leaves a round that is not complete, without a final evaluation: a run that goes on is equal, too.
+drops an incomplete round and makes no final evaluation. So a job that is resumed later has the
+weights of one that never stopped.
 """
 
 from collections.abc import Collection

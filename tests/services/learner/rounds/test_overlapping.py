@@ -403,7 +403,7 @@ def test_a_learner_that_takes_over_after_a_refused_relaunch_ends_the_job(in_orde
     in_order.scaler.refusals[(1, 1)] = "budget"
     with pytest.raises(LeftEarly):
         in_order.run()
-    # It dies before it ends the job. The next one is told the newest plan of round 1.
+    # The learner dies before it ends the job. The next one gets the newest plan of round 1.
     in_order.scaler.refusals[(1, 0)] = (200, plans[-1].model_dump(mode="json"))
     with pytest.raises(LeftEarly) as caught:
         in_order.run()
