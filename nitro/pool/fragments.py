@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from nitro.pool.batch import Batch, batch_of
 from nitro.pool.policy import Policy
 from nitro.pool.round_calls import RoundCalls
-from services.learner.record.checkpoint import OpenRound
 from services.learner.rounds.round_clock import RoundClock
 from shared.contracts.rounds import RoundResult
 from shared.trajectory.trajectory import Trajectory
@@ -80,7 +79,7 @@ class OverlappingFragments:
         self._policies[index] = policy
         plan = calls.ask(index, previous)
         self.policy_version = index
-        self._window.open(plan, OpenRound(round=index, policy_version=index))
+        self._window.add(calls.rounds.open(plan))
         self._clock.lap("plan_s")
 
     def _of_the_oldest(self) -> Iterator[Batch]:

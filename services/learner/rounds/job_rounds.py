@@ -117,9 +117,9 @@ class JobRounds:
         offer = None if self.own is None else self.own.offer()
         return request.model_copy(update={"own": offer})
 
-    def open(self, plan: RoundPlan) -> OpenedRound:
-        """Begin to collect a planned round."""
-        before = OpenRound(round=plan.round, policy_version=plan.policy_version)
+    def open(self, plan: RoundPlan, before: OpenRound | None = None) -> OpenedRound:
+        """Begin to collect a planned round, or continue after what an earlier learner used."""
+        before = before or OpenRound(round=plan.round, policy_version=plan.policy_version)
         lease = self.lease
         return opened_round(
             self.cache,
@@ -241,12 +241,7 @@ class JobRounds:
 
     def window(self) -> RoundWindow:
         """Return a window for concurrently open rounds."""
-        return RoundWindow(
-            self.cache,
-            self.job,
-            should_leave=lambda: self.lease.should_leave,
-            must_leave=lambda: self.lease.must_leave,
-        )
+        return RoundWindow(self.cache, self.job.job_id)
 
     def arrivals(
         self, window: RoundWindow, *, waits: Callable[[], bool]

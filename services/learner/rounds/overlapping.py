@@ -88,7 +88,7 @@ class OverlappingRounds(RoundSession):
             curvature=before.curvature,
             previous=previous,
         )
-        self._window.open(plan, before)
+        self._window.add(self.rounds.open(plan, before))
         self.clock.lap("plan_s")
 
     def _publish(self, version: int) -> None:

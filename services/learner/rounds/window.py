@@ -136,17 +136,9 @@ def opened_round(
 class RoundWindow:
     """Open rounds, oldest first; use it from one thread."""
 
-    def __init__(
-        self,
-        cache: TrajectoryCache,
-        job: Job,
-        *,
-        should_leave: Callable[[], bool],
-        must_leave: Callable[[], bool],
-    ) -> None:
+    def __init__(self, cache: TrajectoryCache, job_id: str) -> None:
         self._cache = cache
-        self._job = job
-        self._should_leave, self._must_leave = should_leave, must_leave
+        self._job_id = job_id
         self._rounds: deque[OpenedRound] = deque()
         self._heard_at = time.monotonic()
 
@@ -164,18 +156,9 @@ class RoundWindow:
         """The last requested round."""
         return self._rounds[-1]
 
-    def open(self, plan: RoundPlan, before: OpenRound) -> None:
-        """Add a planned round with its stored results."""
-        self._rounds.append(
-            opened_round(
-                self._cache,
-                self._job,
-                plan,
-                before,
-                should_leave=self._should_leave,
-                must_leave=self._must_leave,
-            )
-        )
+    def add(self, opened: OpenedRound) -> None:
+        """Add a round as the newest."""
+        self._rounds.append(opened)
 
     def close_oldest(self) -> OpenedRound:
         """Remove the oldest round."""
@@ -200,7 +183,7 @@ class RoundWindow:
         """Wait for one arrival, up to a time-out."""
         by_round = {opened.plan.round: opened for opened in self._rounds}
         told = self._cache.wait_any_arrivals(
-            self._job.job_id, tuple(by_round), timeout_s=min(timeout_s, _SILENCE_S)
+            self._job_id, tuple(by_round), timeout_s=min(timeout_s, _SILENCE_S)
         )
         if told is not None:
             self._heard_at = time.monotonic()

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from services.learner.record.checkpoint import OpenRound
-from services.learner.rounds.window import RoundWindow
+from services.learner.rounds.window import RoundWindow, opened_round
 from shared.cache import keys
 from shared.cache.arrivals import Arrival
 from shared.cache.client import TrajectoryCache
@@ -50,11 +50,21 @@ def _nothing(round_index: int) -> OpenRound:
 
 
 def _window(cache: TrajectoryCache, job_id: str, *before: OpenRound) -> RoundWindow:
-    window = RoundWindow(cache, job(job_id), should_leave=lambda: False, must_leave=lambda: False)
+    window = RoundWindow(cache, job_id)
     for opened in before:
         cache.publish_policy(job_id, opened.policy_version, b"policy")
         made = plan(job_id, round_index=opened.round)
-        window.open(made.model_copy(update={"policy_version": opened.policy_version}), opened)
+        made = made.model_copy(update={"policy_version": opened.policy_version})
+        window.add(
+            opened_round(
+                cache,
+                job(job_id),
+                made,
+                opened,
+                should_leave=lambda: False,
+                must_leave=lambda: False,
+            )
+        )
     return window
 
 
