@@ -39,14 +39,20 @@ class LineView:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._shown = 0
+        self._shown: int | None = None
+        """Number of rounds that have a line, or were done before; None at first."""
         self._status = ""
         self._troubled_rounds = 0
         self._wait: Wait | None = None
 
     def show(self, snapshot: Snapshot) -> None:
-        """Print newly finished rounds, a change of status, and a new reason to wait."""
+        """Print newly finished rounds, a change of status, and a new reason to wait.
+
+        Of the rounds that are done at first sight only the newest has a line.
+        """
         done = tuple(record for record in snapshot.records if record.result)
+        if self._shown is None:
+            self._shown = max(0, len(done) - 1)
         for count in range(self._shown + 1, len(done) + 1):
             self.note(_round_line(Snapshot(snapshot.job, done[:count])))
         self._shown = len(done)

@@ -81,6 +81,8 @@ class Runner:
         self._jobs: dict[str, Job] = {}
         self._told: set[str] = set()
         """Keys of rows whose jobs were asked to stop."""
+        self._warnings: set[str] = set()
+        """Shown so far: most jobs of a sweep have the same."""
 
     def run(self) -> list[Row]:
         """Run all rows to their ends, or until a stop is requested; return them."""
@@ -115,6 +117,10 @@ class Runner:
             self._submit(index)
             return
         job = self._jobs[row.key] = self._client.get(row.job_id)
+        for text in dict.fromkeys(job.warnings):
+            if text not in self._warnings:
+                self._warnings.add(text)
+                self._view.note(f"warning: {job.job_id}: {text}")
         if job.status in FINISHED:
             self._close(index, job)
             return

@@ -14,6 +14,14 @@ TINY = {
     "detector": {"num_samples": 16, "max_matvecs": 2},
 }
 """A job of a second or two."""
+NEVER_LEARNS = {
+    "algorithm": "sac",
+    "steps_per_actor": 16,
+    "actors": {"min": 1, "max": 1},
+    "stop": {"max_rounds": 1},
+    "evaluation": {"every_rounds": 0},
+}
+"""A job that ends before its first gradient step, and is warned about."""
 
 
 @pytest.fixture

@@ -182,9 +182,11 @@ def _watch(
 
 
 def _begin(job: Job, api: Api, view: _SeedsView) -> None:
-    """Print advice that holds for every seed, and wait for the jobs' admission."""
+    """Print what holds for every seed, and wait for the jobs' admission."""
     if job.environment is not None:
-        for line in (*job.environment.preprocessing, *advice_for(job, job.environment, api)):
+        warnings = (f"warning: {text}" for text in job.warnings)
+        advice = advice_for(job, job.environment, api)
+        for line in (*job.environment.preprocessing, *warnings, *advice):
             view.note(line)
     api.wait_ready()
 

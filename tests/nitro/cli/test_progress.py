@@ -42,6 +42,13 @@ def test_speed_and_time_left_follow_the_newest_rounds() -> None:
     assert now.eta_s == 4.0  # two rounds of 2 s left
 
 
+def test_rounds_that_were_done_before_are_not_repeated() -> None:
+    done = [record(index) for index in range(4)]
+    told = lines(snapshot(*done[:3]), snapshot(*done))
+    rounds = [line.split()[1] for line in told if line.startswith("round ")]
+    assert rounds == ["3/4", "4/4"]
+
+
 def test_the_time_left_is_of_the_newer_half_of_the_rounds() -> None:
     """The first round, in which everything starts, counts only while there is no other."""
 
@@ -117,7 +124,9 @@ def test_lines_come_once_per_finished_round() -> None:
 
 
 def test_a_line_says_how_many_actors_a_cut_round_had_asked_for() -> None:
-    cut, whole = lines(snapshot(record(0, actors=44), record(1, actors=64)))[:2]
+    rounds = record(0, actors=44), record(1, actors=64)
+    told = lines(snapshot(), snapshot(*rounds))
+    cut, whole = (line for line in told if line.startswith("round"))
     assert "actors 44 of 64 asked  score" in cut
     assert "actors 64  score" in whole
 

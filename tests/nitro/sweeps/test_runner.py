@@ -16,7 +16,7 @@ from nitro.sweeps.runner import Runner
 from nitro.sweeps.spec import SweepSpec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import FINISHED, Job
-from tests.nitro.conftest import TINY
+from tests.nitro.conftest import NEVER_LEARNS, TINY
 
 JOB = {name: value for name, value in TINY.items() if name != "env_id"} | {"preset": "paper"}
 
@@ -26,13 +26,14 @@ class Quiet:
 
     def __init__(self) -> None:
         self.most_open = 0
+        self.notes: list[str] = []
 
     def show(self, rows: Sequence[Row], jobs: Mapping[str, Job]) -> None:
         del jobs
         self.most_open = max(self.most_open, sum(row.status == "open" for row in rows))
 
     def note(self, text: str) -> None:
-        """Take a line."""
+        self.notes.append(text)
 
 
 @pytest.fixture
@@ -86,6 +87,16 @@ def test_all_rows_are_trained_and_a_wrong_one_is_a_row_with_its_reason(
     assert (first.rounds, first.env_steps) == (job.progress.rounds, job.progress.env_steps)
     assert first.final_return == job.progress.last_return
     assert job.spec.tags == (folder.asked().spec.tag,)
+
+
+def test_a_warning_about_all_jobs_of_a_sweep_is_shown_once(
+    client: NitroClient, begin: Callable[..., SweepFolder]
+) -> None:
+    view = Quiet()
+    run(client, begin(seeds="2", environments=["Pendulum-v1"], job=NEVER_LEARNS), view=view)
+    (note,) = view.notes
+    assert note.startswith("warning: pendulum-v1-")
+    assert "the policy will not change" in note
 
 
 def test_the_sum_stays_under_a_budget_that_is_too_small_and_rows_say_so(

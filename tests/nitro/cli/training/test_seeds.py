@@ -24,6 +24,7 @@ from nitro.runs.curves import interval
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job
 from tests.e2e.runs import final_weights
+from tests.nitro.conftest import NEVER_LEARNS
 from tests.nitro.synthetic_run import job, rendered
 
 
@@ -103,6 +104,16 @@ def test_seeds_side_by_side_train_the_policies_that_they_train_alone(
             final_weights(request.runs_dir, here["job_id"])[2]
             == (final_weights(runs_dir, there["job_id"])[2])
         )
+
+
+def test_a_warning_about_the_job_is_shown_once(client: NitroClient, runs_dir: Path) -> None:
+    spec = JobSpec.model_validate({**NEVER_LEARNS, "env_id": "Pendulum-v1"})
+    request = TrainRequest(job=NewJob(spec=spec), runs_dir=runs_dir, as_json=False)
+    output = io.StringIO()
+    with Interrupts() as interrupts:
+        api = Api(client=client, place=Place(runs_dir=runs_dir))
+        assert train_seeds(request, (1, 2), api, interrupts=interrupts, stdout=output) == 0
+    assert output.getvalue().count("warning: the policy will not change") == 1
 
 
 class Interrupting(NitroClient):
