@@ -94,8 +94,9 @@ class RoundFeed:
             cursor = page.next_cursor
             if cursor is None:
                 return (*self._settled, *records)
-            # A round's bill is final when all of its actors have ended, too.
-            if all(record.result and record.launches for record in records):
+            # A round's bill is final when all of its actors have ended, too. Then nothing of it is
+            # reserved; counts of launches are missing where no function was launched.
+            if all(record.result and not record.reserved_usd for record in records):
                 self._settled += records
                 self._cursor, records = cursor, []
 

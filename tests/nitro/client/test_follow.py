@@ -2,6 +2,8 @@
 
 from typing import cast
 
+import pytest
+
 from nitro.client.client import NitroClient
 from nitro.client.follow import RoundFeed
 from shared.contracts.rounds import LaunchCounts, RoundPage, RoundRecord
@@ -25,21 +27,29 @@ class Pages:
         return RoundPage(rounds=tuple(self.records[first : first + 2]), next_cursor=more)
 
 
-def record(index: int, *, cost_usd: float = 0.001, landed: bool = True) -> RoundRecord:
-    launches = LANDED if landed else None
-    return RoundRecord(plan=plan(index), result=result(index), cost_usd=cost_usd, launches=launches)
+def record(
+    index: int, *, reserved_usd: float = 0.0, launches: LaunchCounts | None = LANDED
+) -> RoundRecord:
+    return RoundRecord(
+        plan=plan(index),
+        result=result(index),
+        cost_usd=0.0 if reserved_usd else 0.001,
+        reserved_usd=reserved_usd,
+        launches=launches,
+    )
 
 
 def test_a_round_whose_actors_have_not_all_ended_is_fetched_until_its_bill_is_final() -> None:
-    pages = Pages(record(0), record(1, cost_usd=0.25, landed=False), record(2))
+    pages = Pages(record(0), record(1, reserved_usd=0.25, launches=None), record(2))
     feed = RoundFeed(cast("NitroClient", pages), JOB_ID)
-    assert [r.cost_usd for r in feed.fetch()] == [0.001, 0.25, 0.001]
+    assert [r.cost_usd for r in feed.fetch()] == [0.001, 0.0, 0.001]
     pages.records[1] = record(1)
     assert [r.cost_usd for r in feed.fetch()] == [0.001, 0.001, 0.001]
 
 
-def test_what_is_final_is_not_fetched_again() -> None:
-    pages = Pages(*(record(index) for index in range(5)))
+@pytest.mark.parametrize("launches", [LANDED, None], ids=["by functions", "by own actors"])
+def test_what_is_final_is_not_fetched_again(launches: LaunchCounts | None) -> None:
+    pages = Pages(*(record(index, launches=launches) for index in range(5)))
     feed = RoundFeed(cast("NitroClient", pages), JOB_ID)
     assert feed.fetch() == tuple(pages.records)
     assert pages.asked == [None, "2", "4"]
