@@ -83,7 +83,8 @@ def _convolved(block: Conv, layer: Layer, images: Tensor) -> Tensor:
 
 
 _ACTIVATE: Mapping[Activation, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "relu": torch.relu,
+    "tanh": torch.tanh_,
+    "relu": torch.relu_,
     "elu": functional.elu,
 }
+"""Tanh and ReLU overwrite their input: no gradient needs it, and a step is faster by a buffer."""
