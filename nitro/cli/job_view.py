@@ -65,7 +65,7 @@ def job_table(job: Job, cost: JobCost | None) -> Table:
         ("created", _time(job.created_at)),
         ("started", _time(job.started_at)),
         ("finished", _time(job.finished_at)),
-        ("round", f"{progress.rounds} of {spec.stop.told_rounds}"),
+        ("round", spec.stop.of_rounds(progress.rounds)),
         ("environment steps", f"{progress.env_steps:,}" + _of_steps(spec.stop)),
         ("return", f"last {number(progress.last_return)}   best {number(progress.best_return)}"),
         *_bill(job, cost),

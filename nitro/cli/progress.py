@@ -79,7 +79,7 @@ def _round_line(upto: Snapshot) -> str:
     """Describe the last round of a snapshot whose rounds are all done."""
     record = upto.records[-1]
     return (
-        f"round {record.plan.round + 1}/{upto.job.spec.stop.told_rounds}"
+        f"round {upto.job.spec.stop.of_rounds(record.plan.round + 1)}"
         f"  evaluation {_evaluated(record)}  training {number(upto.training_return)}"
         f"{_best(record, upto.job)}"
         f"  actors {_granted(record.plan)}  score {_score(record.plan.boosting_score)}"
@@ -167,7 +167,7 @@ def panel(snapshot: Snapshot) -> RenderableType:
         actors += f" (asked {plan.requested})"
     total = planned_steps(job.spec)
     rows = [
-        ("round", f"{snapshot.finished_rounds} / {job.spec.stop.told_rounds}"),
+        ("round", job.spec.stop.of_rounds(snapshot.finished_rounds)),
         ("time left", _left(snapshot.eta_s)),
         (
             "evaluation",

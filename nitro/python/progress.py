@@ -64,7 +64,7 @@ def progress_line(snapshot: Snapshot) -> str:
     stop, progress = snapshot.job.spec.stop, snapshot.job.progress
     filled = int(_WIDTH * stop.share_done(progress.rounds, progress.env_steps))
     parts = [
-        f"{'█' * filled}{'░' * (_WIDTH - filled)} {progress.rounds}/{stop.told_rounds}",
+        f"{'█' * filled}{'░' * (_WIDTH - filled)} {stop.of_rounds(progress.rounds)}",
         f"return {number(snapshot.training_return)}",
         f"{snapshot.job.progress.env_steps:,} steps",
     ]

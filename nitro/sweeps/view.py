@@ -80,7 +80,7 @@ def _cells(row: Row, job: Job | None) -> dict[str, str]:
         "seed": str(row.seed),
         "status": job.status if job and row.status == "open" else row.status,
         # A row that ends by its steps has no fixed number of rounds.
-        "round": f"{rounds}/{row.spec.stop.told_rounds}" if row.end_steps is None else f"{rounds}",
+        "round": row.spec.stop.of_rounds(rounds) if row.end_steps is None else f"{rounds}",
         "return": number(latest),
         "USD": f"{spent:.4f}",
         "job": row.job_id or "–",

@@ -35,10 +35,9 @@ class StopRule(Message):
         """The steps that end the job long before its rounds; None if its rounds end it."""
         return self.max_env_steps if self.max_rounds == MAX_ROUNDS else None
 
-    @property
-    def told_rounds(self) -> str:
-        """The number of rounds for people: a dash if steps end the job long before."""
-        return f"{self.max_rounds}" if self.ending_steps is None else "–"
+    def of_rounds(self, number: int) -> str:
+        """Return a number of rounds for people, `3/10`; `3` if steps end the job long before."""
+        return f"{number}/{self.max_rounds}" if self.ending_steps is None else f"{number}"
 
     def share_done(self, rounds: int, env_steps: int) -> float:
         """Return how much of a job is done, from 0 to 1, by its rounds or by its steps."""

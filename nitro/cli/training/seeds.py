@@ -135,7 +135,7 @@ def _cells(snapshot: Snapshot) -> dict[str, str]:
     return {
         "seed": str(job.spec.seed),
         "status": job.status,
-        "round": f"{snapshot.finished_rounds}/{job.spec.stop.told_rounds}",
+        "round": job.spec.stop.of_rounds(snapshot.finished_rounds),
         "evaluation": number(job.progress.last_return),
         "training": number(snapshot.training_return),
         "time left": "–" if left_s is None else duration(left_s),

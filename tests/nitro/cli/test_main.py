@@ -198,7 +198,7 @@ def test_jobs_without_a_local_system_are_those_of_the_run_folders(tmp_path: Path
     assert "no local system is up: read from the run folders" in listed.stderr
     assert str(tmp_path / "broken" / JOB_FILE) in listed.stderr
     assert nitro("jobs", "list", "--status", "running", *where).stdout == "no jobs\n"
-    assert "12 of 12" in nitro("jobs", "show", JOB_ID, *where).stdout
+    assert "12/12" in nitro("jobs", "show", JOB_ID, *where).stdout
     (folder / COST_FILE).write_text(cost().model_dump_json())
     assert "test prices" in nitro("jobs", "show", JOB_ID, *where).stdout
     assert json.loads(nitro("jobs", "show", JOB_ID, "--json", *where).stdout)["job_id"] == JOB_ID

@@ -91,7 +91,7 @@ def test_the_panel_shows_what_was_granted_and_what_was_asked() -> None:
     text = rendered(panel(snapshot(record(0), record(1, done=False, actors=9))))
     for part in (
         "time left",
-        "1 / 4",
+        "1/4",
         "9 (asked 64)",
         "100.0",
         "0.500",

@@ -218,7 +218,7 @@ def test_what_does_not_go_with_a_recurrent_policy_is_refused(
 
 def test_rounds_or_steps_say_how_much_of_a_job_is_done() -> None:
     by_rounds = StopRule(max_rounds=10)
-    assert (by_rounds.share_done(4, 10**9), by_rounds.told_rounds) == (0.4, "10")
+    assert (by_rounds.share_done(4, 10**9), by_rounds.of_rounds(4)) == (0.4, "4/10")
     by_steps = StopRule(max_rounds=MAX_ROUNDS, max_env_steps=1000)
-    assert (by_steps.share_done(4, 250), by_steps.told_rounds) == (0.25, "–")
+    assert (by_steps.share_done(4, 250), by_steps.of_rounds(4)) == (0.25, "4")
     assert by_steps.share_done(5, 1100) == 1.0
