@@ -29,6 +29,7 @@ from nitro.spec.earlier_policy import earlier_policy
 from nitro.spec.short_forms import written_out
 from nitro.spec.total_steps import parse_steps
 from nitro.spec.train_spec import train_spec
+from shared.contracts.jobs import Job
 from shared.contracts.rounds import RoundLine
 from shared.environments.packages import maker_env_id
 from shared.environments.scripts import end_import
@@ -86,8 +87,8 @@ def train(
         fresh_schedule: With `resume` and more rounds: restarts the decay of the step size.
         api_url: REST API of a deployment.
         token: Its bearer token; default: NITRO_TOKEN or NITRO_TOKEN_FILE.
-        on_round: Called with the record of every finished round, in order. If it returns False or
-            raises, the job stops after the current update; then its exception is raised.
+        on_round: Called with the record of every round when it is finished, in order. If it returns
+            False or raises, the job stops after the current update; then its exception is raised.
         runs_dir: Folder of the local runs.
         progress: Whether to show progress; by default on a terminal and in a notebook.
         processes: Actors that run at once on this machine; default: one per core.
@@ -252,11 +253,12 @@ def _trained(
     if api.system is not None:
         kept = job.job_id if isinstance(job, Resumption) else None
         end_left_over(api, keep=kept, tell=view.note, pause=sleep)
-    job_id = job.begin(api.client).job_id
+    begun = job.begin(api.client)
+    job_id = begun.job_id
     keep_packages(runs_dir / job_id, api.environment_packages)
     api.networks.keep(runs_dir / job_id)
     view.note(f"job {job_id}")
-    ended = _Watch(api, job_id, on_round=on_round, view=view).to_the_end()
+    ended = _Watch(api, begun, on_round=on_round, view=view).to_the_end()
     require_admitted_here(ended.job)
     folder = finished_folder((runs_dir / job_id).absolute())
     if ended.job.status == "failed":
@@ -277,13 +279,13 @@ def _trained(
 class _Watch:
     """Follows a job to its end, and stops it on request."""
 
-    def __init__(self, api: Api, job_id: str, *, on_round: OnRound | None, view: View) -> None:
+    def __init__(self, api: Api, begun: Job, *, on_round: OnRound | None, view: View) -> None:
         self._api = api
-        self._job_id = job_id
+        self._job_id = begun.job_id
         self._on_round = on_round
         self._view = view
-        self._told = 0
-        """Number of rounds passed to `on_round`."""
+        self._told = begun.progress.rounds
+        """Number of rounds passed to `on_round`, or finished before the job was resumed."""
         self._raised: Exception | None = None
         """By `on_round`."""
 

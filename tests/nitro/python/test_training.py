@@ -86,14 +86,17 @@ def test_a_run_begins_with_the_policy_of_another_and_goes_on(run: nitro.Run) -> 
     assert same.mean() > 0.95
     assert begun.evaluations[0][1] == min(50.0, begun.evaluations[0][1])
 
+    told: list[nitro.RoundLine] = []
     on = nitro.train(
         resume=begun,
         total_steps=begun.job.progress.env_steps + 1,  # a second round
         fresh_schedule=True,
+        on_round=told.append,
         runs_dir=run.folder.parent,
         progress=False,
     )
     assert on.job_id == begun.job_id
+    assert [line.plan.round for line in told] == [1]
     rates = [line.result.stats["learning_rate"] for line in on.rounds if line.result]
     assert rates == [1e-12, 1e-12]
     with pytest.raises(nitro.CommandError, match="resume: .* leave out seed"):
