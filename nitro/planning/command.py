@@ -132,11 +132,15 @@ def _job(
             known = steps_to_return(spec, to_return)
         source = f"for a return of {to_return:,g}: {known.source}"
         spec = job(known.steps)
-    planned = planned_steps(spec)
-    if planned is None or not spec.learns_in_order:
+    if not spec.learns_in_order:
         raise CommandError(
-            "--set: a plan needs equal rounds with equal updates: use ppo, sac, crossq, ars or "
-            "es, and samples_per_round or a fixed number of actors"
+            f"rounds_in_flight: must be 1 for a plan with {spec.algorithm}: if its rounds overlap, "
+            "its gradient steps depend on the wait for actors"
+        )
+    planned = planned_steps(spec)
+    if planned is None:
+        raise CommandError(
+            "samples_per_round: must be set for a plan: otherwise the steps of a round vary"
         )
     return spec, planned, source
 

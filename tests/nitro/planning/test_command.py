@@ -112,9 +112,9 @@ def test_a_search_is_planned_to_a_published_return_and_says_what_that_rests_on()
         (("Hopper-v5", "--to-return", "1", "--total-steps", "1"), "not both"),
         (("Pendulum-v1", "--to-return", "-200"), "give --total-steps"),
         (("Hopper-v5", "--total-steps", "many"), "--total-steps: must be a whole number"),
-        (("Hopper-v5", "--set", "algorithm=impact"), "use ppo"),
+        (("Hopper-v5", "--set", "algorithm=impact"), "rounds_in_flight: must be 1"),
         (("CartPole-v1", "--algorithm", "sac"), "algorithm: sac"),
-        (("Hopper-v5", "--set", "scaling.policy=marginal"), "a fixed number of actors"),
+        (("Hopper-v5", "--set", "scaling.policy=marginal"), "samples_per_round: must be set"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(arguments: tuple[str, ...], message: str) -> None:
