@@ -87,8 +87,9 @@ def train(
         fresh_schedule: With `resume` and more rounds: restarts the decay of the step size.
         api_url: REST API of a deployment.
         token: Its bearer token; default: NITRO_TOKEN or NITRO_TOKEN_FILE.
-        on_round: Called with the record of every round when it is finished, in order. If it returns
-            False or raises, the job stops after the current update; then its exception is raised.
+        on_round: Called with the record of every round when it is finished, in order; with `resume`
+            earlier rounds are left out. If it returns False or raises, the job stops after the
+            current update; then its exception is raised.
         runs_dir: Folder of the local runs.
         progress: Whether to show progress; by default on a terminal and in a notebook.
         processes: Actors that run at once on this machine; default: one per core.

@@ -117,7 +117,7 @@ class Runner:
             self._submit(index)
             return
         job = self._jobs[row.key] = self._client.get(row.job_id)
-        for text in dict.fromkeys(job.warnings):
+        for text in job.warnings:
             if text not in self._warnings:
                 self._warnings.add(text)
                 self._view.note(f"warning: {job.job_id}: {text}")
