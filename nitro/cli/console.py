@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from nitro.cli.training.field_options import FAMILIAR_OPTIONS
+from nitro.cli.training.field_options import FAMILIAR_OPTIONS, PATHS
 from nitro.errors import EXIT_INTERRUPTED, EXIT_UNREAD, CommandError
 
 P = ParamSpec("P")
@@ -19,20 +19,24 @@ R = TypeVar("R")
 
 
 class _TakesFields(TyperCommand):
-    """A command that knows options by their names elsewhere, and suggests `--set` for the rest."""
+    """A command with an option for every field of a job, in addition to its own options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
         args = [_ours(arg) for arg in args]
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, [*args])
         except TyperException as error:
             _, is_unknown, option = error.message.partition("No such option: ")
-            if is_unknown:
-                from nitro.spec.fields import option_hint
+            if not is_unknown:
+                raise
+            from nitro.spec.fields import field_named, option_hint
 
+            field = PATHS.get(option) or field_named(option)
+            if field is None:
                 error.message += option_hint(option)
-            raise
+                raise
+        return self.parse_args(ctx, _as_set(args, option, field))
 
 
 def command(
@@ -46,7 +50,7 @@ def command(
         app: Its group.
         *examples: Lines for its help.
         name: Its name, if it is not the function's.
-        takes_fields: Whether it has an option `--set` for the fields of a job.
+        takes_fields: Whether every field of a job is an option. It must have `--set`.
     """
     kind = _TakesFields if takes_fields else TyperCommand
 
@@ -84,6 +88,25 @@ def _ours(arg: str) -> str:
     """
     option, *value = arg.split("=", 1)
     return "=".join((FAMILIAR_OPTIONS.get(option, option), *value))
+
+
+def _as_set(args: list[str], option: str, field: str) -> list[str]:
+    """Return the arguments with `--set` in place of an option.
+
+    >>> _as_set(["CartPole-v1", "--vf", "0.5"], "--vf", "value_coefficient")
+    ['CartPole-v1', '--set', 'value_coefficient=0.5']
+
+    Raises:
+        typer.BadParameter: It has no value.
+    """
+    at = next(index for index, arg in enumerate(args) if arg.partition("=")[0] == option)
+    before, (arg, *after) = args[:at], args[at:]
+    _, is_joined, value = arg.partition("=")
+    if not is_joined:
+        if not after or after[0].startswith("--"):
+            raise typer.BadParameter("give a value", param_hint=option)
+        value, *after = after
+    return [*before, "--set", f"{field}={value}", *after]
 
 
 def _silence_unread() -> bool:

@@ -105,7 +105,7 @@ def policies() -> None:
     show(policies_table())
 
 
-@command(app, "nitro fields", "nitro fields detector", "nitro train --set detector.num_samples=512")
+@command(app, "nitro fields", "nitro fields detector", "nitro train --detector.num-samples 512")
 def fields(
     group: Annotated[
         str | None,

@@ -41,6 +41,16 @@ EnvironmentPackages = Annotated[
         show_default=False,
     ),
 ]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Set any field of the job, as JSON or YAML; repeatable. Its name is an option, too: "
+        "`--seed 1` is `--set seed=1`.",
+        rich_help_panel="What to train",
+    ),
+]
 FromScratch = Annotated[
     bool,
     typer.Option(

@@ -11,7 +11,7 @@ import typer
 
 from nitro.cli.console import command
 from nitro.cli.experiment_command import require_source
-from nitro.cli.options import RUNS, ApiUrl, RunsDir
+from nitro.cli.options import RUNS, ApiUrl, Assignments, RunsDir
 from nitro.errors import CommandError
 
 if TYPE_CHECKING:
@@ -31,17 +31,6 @@ Runs = Annotated[
     Path | None,
     typer.Option(help="Train on recorded runs: one run folder, or a folder of them."),
 ]
-Rounds = Annotated[int | None, typer.Option(help="Rounds of a run.", min=1)]
-Actors = Annotated[str | None, typer.Option(metavar="MIN:MAX", help="Range of actors in a round.")]
-TargetReturn = Annotated[
-    float | None,
-    typer.Option("--target-return", help="Target mean evaluation return of a run."),
-]
-Budget = Annotated[float | None, typer.Option("--budget-usd", help="Budget of one run.")]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Set any field of the job; repeatable."),
-]
 
 
 @app.callback()
@@ -55,16 +44,13 @@ def _group() -> None:
     "nitro scheduler train --runs runs/hopper-v5-3f2a --target-return 600 -o hopper.json",
     "nitro scheduler train CartPole-v1 --episodes 20 --rounds 10 --actors 2:8",
     "nitro train --scaling minionsrl:agent.json",
+    takes_fields=True,
 )
 def train(
     env: Env = None,
     *,
     runs: Runs = None,
     episodes: Annotated[int, typer.Option(help="Number of runs to learn from.", min=1)] = 100,
-    rounds: Rounds = None,
-    actors: Actors = None,
-    target_return: TargetReturn = None,
-    budget_usd: Budget = None,
     assignments: Assignments = None,
     spec: Annotated[Path | None, typer.Option(help="YAML or JSON file of the job.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, draws and real runs.", min=0)] = 0,
@@ -81,24 +67,20 @@ def train(
     """
     require_source("torch")
     from experiments.minionsrl.command import train_and_write
-    from nitro.spec.spec_file import build_spec, parse_actors
+    from nitro.spec.short_forms import written_out
+    from nitro.spec.spec_file import build_spec, parsed_assignments
 
     if env is None and runs is None and spec is None:
         raise CommandError(
             "ENV: name an environment for real runs, or give --spec, or recorded runs with --runs"
         )
-    options: dict[str, JsonValue] = {
-        "env_id": env,
-        "seed": seed,
-        "actors": parse_actors(actors) if actors else None,
-        "stop.max_rounds": rounds,
-        "stop.target_return": target_return,
-        "stop.budget_usd": budget_usd,
-    }
-    given = {path: value for path, value in options.items() if value is not None}
+    given: dict[str, JsonValue] = {"seed": seed}
+    if env is not None:
+        given["env_id"] = env
     if runs is None and spec is None:
         given["evaluation.every_rounds"] = 1  # the agent looks at the newest evaluation
-    build = partial(build_spec, file=spec, options=given, assignments=assignments or [])
+    given |= written_out(dict(parsed_assignments(assignments or [])), runs_dir)
+    build = partial(build_spec, file=spec, options=given, assignments=[])
     train_and_write(
         build,
         env_id=env,

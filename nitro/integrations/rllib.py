@@ -262,7 +262,7 @@ def _require_supported_policy(config: Any) -> None:
     if config.model_config.get("use_lstm"):
         raise CommandError(
             "use_lstm: actors do not run RLlib's recurrent networks; nitro train has recurrent "
-            "policies: --set hyperparameters.recurrent=lstm"
+            "policies: --recurrent lstm"
         )
     if config.explore is False:
         raise CommandError("explore: must be True, as a round of Nitro's actors explores")

@@ -275,7 +275,7 @@ def _require_supported(model: NitroPPO) -> None:
     if hasattr(model.policy, "lstm_actor"):
         raise CommandError(
             "policy: recurrent policies are not supported here; nitro train has them: "
-            "--set hyperparameters.recurrent=lstm"
+            "--recurrent lstm"
         )
     space = model.observation_space
     if isinstance(space, spaces.Dict):

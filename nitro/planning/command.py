@@ -1,12 +1,14 @@
 """`nitro plan`: a job's time and cost in each place, measured and projected."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import JsonValue
 
 from nitro.cli.console import show
-from nitro.cli.options import AsJson, EnvironmentPackages
+from nitro.cli.options import RUNS, AsJson, Assignments, EnvironmentPackages
 from nitro.errors import CommandError
 from nitro.foreign_output import foreign_code
 
@@ -19,14 +21,9 @@ EXAMPLES = (
     "nitro plan Hopper-v5 --to-return 2000 -o plan.png",
     "nitro plan Humanoid-v5 --algorithm ars --episode-steps 500",
     "nitro plan CartPole-v1 --total-steps 50_000 --json",
-    "nitro plan Humanoid-v5 --total-steps 1e7 --set samples_per_round=16384 --value-of-time 30",
+    "nitro plan Humanoid-v5 --total-steps 1e7 --samples-per-round 16384 --value-of-time 30",
 )
 _CDK = Path("cdk.json")
-
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Set any field of the job; repeatable."),
-]
 
 
 def plan(
@@ -44,9 +41,6 @@ def plan(
         typer.Option(
             metavar="STEPS", help="Environment steps, such as 1e6; default: as `nitro train`."
         ),
-    ] = None,
-    algorithm: Annotated[
-        str | None, typer.Option(help="Learning algorithm; default: ppo.", show_default=False)
     ] = None,
     episode_steps: Annotated[
         int | None,
@@ -75,6 +69,8 @@ def plan(
     """
     from nitro.deploy.machine_checks import check_packages
     from nitro.local.own_environments import own_packages, require_registered
+    from nitro.spec.short_forms import written_out
+    from nitro.spec.spec_file import parsed_assignments
 
     packages = check_packages()
     if packages.verdict == "wrong":
@@ -83,9 +79,8 @@ def plan(
         )
     own_packages(environment_packages)
     require_registered(env)
-    if algorithm is not None:
-        assignments = [f"algorithm={algorithm}", *(assignments or [])]
-    spec, steps, source = _job(env, to_return, total_steps, assignments or [], episode_steps)
+    fields = written_out({"env_id": env, **dict(parsed_assignments(assignments or []))}, RUNS)
+    spec, steps, source = _job(fields, to_return, total_steps, episode_steps)
     if episode_steps is not None and not spec.searches:
         raise CommandError("--episode-steps: is for ars and es, whose rounds are of whole episodes")
     typer.echo(f"measuring {env} on this machine, for a few seconds", err=True)
@@ -105,10 +100,9 @@ def plan(
 
 
 def _job(
-    env: str,
+    fields: Mapping[str, JsonValue],
     to_return: float | None,
     total_steps: str | None,
-    assignments: list[str],
     episode_steps: int | None,
 ) -> tuple["JobSpec", int, str]:
     """Return the job, its number of steps, and the source of this number."""
@@ -121,7 +115,7 @@ def _job(
         raise CommandError("--to-return: give it or --total-steps, not both")
 
     def job(steps: int | None) -> "JobSpec":
-        return train_spec(options={"env_id": env}, assignments=assignments, total_steps=steps)
+        return train_spec(options=fields, total_steps=steps)
 
     spec = job(None if total_steps is None else parse_steps(total_steps))
     source = ""

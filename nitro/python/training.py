@@ -26,6 +26,7 @@ from nitro.runs.reading import find_run, is_here
 from nitro.runs.summary import going_on
 from nitro.settings import read_settings
 from nitro.spec.earlier_policy import earlier_policy
+from nitro.spec.fields import field_named
 from nitro.spec.short_forms import written_out
 from nitro.spec.total_steps import parse_steps
 from nitro.spec.train_spec import train_spec
@@ -99,9 +100,10 @@ def train(
             environment, on this machine: the learner trains it instead of its own network. It must
             be at the top level of an importable file, and gets a description such as
             `environment.observation.shape`. With `resume` the default is the run's network.
-        **fields: Any field of a job, as `nitro fields` lists them: `envs_per_actor=4`,
-            `hyperparameters={"learning_rate": 1e-4}`, `stop={"target_return": 475}`. `scaling` and
-            `actors` may be texts as on the command line: `scaling="fixed:8"`, `actors="8:64"`.
+        **fields: Any field of a job, as `nitro fields` and `nitro presets` list them:
+            `envs_per_actor=4`, `learning_rate=1e-4`, `target_return=475`. A name that is in several
+            groups needs its group: `evaluation={"episodes": 20}`. `scaling` and `actors` may be
+            texts as on the command line: `scaling="fixed:8"`, `actors="8:64"`.
 
     Raises:
         CommandError: A field is wrong, the job was refused or failed, or the system or the API is
@@ -233,7 +235,7 @@ def _network_name(network: NetworkMaker, runs_dir: Path) -> str:
 
 
 def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:
-    """Return fields as JSON values, with short forms expanded.
+    """Return fields as JSON values by dotted path, with short forms expanded.
 
     Raises:
         CommandError: A value is not JSON, or its short form is wrong.
@@ -244,7 +246,13 @@ def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:
             plain[name] = to_jsonable_python(value)
         except PydanticSerializationError as error:
             raise CommandError(f"{name}: {error}; use plain numbers and texts") from error
-    return written_out(plain, runs_dir)
+    # Groups first: they would replace their fields.
+    named = {field_named(name) or name: value for name, value in plain.items()}
+    return written_out({path: named[path] for path in sorted(named, key=_depth)}, runs_dir)
+
+
+def _depth(path: str) -> int:
+    return path.count(".")
 
 
 def _trained(

@@ -56,20 +56,41 @@ def field_rows(group: str | None = None) -> list[FieldRow]:
     return wanted
 
 
-def option_hint(option: str) -> str:
-    """Suggest `--set` for an unknown option that is a field; empty for other options.
+def field_named(option: str) -> str | None:
+    """Return the dotted path of the field that an option names; None unless there is just one.
 
-    >>> option_hint("--vf-coef")
-    '; write --set hyperparameters.value_coefficient=VALUE'
+    The option is the path, or its last part. Hyper-parameters come before fields of other groups.
+
+    >>> field_named("--detector.num-samples"), field_named("--step-size")
+    ('detector.num_samples', 'hyperparameters.step_size')
     """
-    name = option.lstrip("-").partition("=")[0].replace("-", "_")
+    name = option.lstrip("-").replace("-", "_")
+    for path in (name, f"hyperparameters.{name}"):
+        if path in known_fields(algorithm="", policy=""):
+            return path
+    found = _ending(name)
+    return found[0] if len(found) == 1 else None
+
+
+def option_hint(option: str) -> str:
+    """Suggest our options in place of an unknown one; empty if nothing is like it.
+
+    >>> option_hint("--vf-coef"), option_hint("--every-rounds")
+    ('; write --value-coefficient', '; write --detector.every-rounds or ...
+    """
+    name = option.lstrip("-").replace("-", "_")
     theirs = familiar(name)
     if theirs is not None and not theirs.is_field:
         return f"; {theirs.here}"
-    fields = known_fields(algorithm="", policy="")
-    ours = [field for field in fields if field.rpartition(".")[2] == name]
-    path = ours[0] if theirs is None and ours else theirs and theirs.here
-    return f"; write --set {path}=VALUE" if path else ""
+    found = _ending(name) if theirs is None else [theirs.here.removeprefix("hyperparameters.")]
+    options = [f"--{path.replace('_', '-')}" for path in found]
+    return f"; write {' or '.join(options)}" if options else ""
+
+
+def _ending(name: str) -> list[str]:
+    """Return the paths of all fields whose last part is this name."""
+    known = known_fields(algorithm="", policy="")
+    return [path for path in known if path.rpartition(".")[2] == name]
 
 
 def field_table(rows: list[FieldRow]) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from nitro.errors import CommandError
-from nitro.spec.spec_file import json_or_text, parsed_assignments
+from nitro.spec.spec_file import json_or_text
 from nitro.spec.total_steps import parse_steps
 
 _COMMA = re.compile(r",(?![^\[{]*[\]}])")
@@ -26,19 +26,6 @@ def varied(texts: Sequence[str]) -> dict[str, JsonValue]:
             raise CommandError(f"--vary: {field} is given twice")
         found[field] = values
     return found
-
-
-def job_fields(
-    assignments: Sequence[str], *, algorithm: str | None, preset: str | None
-) -> dict[str, JsonValue]:
-    """Return the common fields of all jobs.
-
-    Raises:
-        CommandError: An assignment is malformed.
-    """
-    named: dict[str, JsonValue] = {"algorithm": algorithm, "preset": preset}
-    given = {path: value for path, value in named.items() if value is not None}
-    return dict(parsed_assignments(assignments)) | given
 
 
 def parse_vary(text: str) -> tuple[str, list[JsonValue]]:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from typer.core import TyperGroup
 
 from nitro.cli.console import command
-from nitro.cli.options import RUNS, ApiUrl, AsJson, EnvironmentPackages, RunsDir
+from nitro.cli.options import RUNS, ApiUrl, AsJson, Assignments, EnvironmentPackages, RunsDir
 from nitro.sweeps import options
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ app = typer.Typer(
     "nitro sweep --spec sweep.yaml --budget-usd 2 --dry-run",
     "nitro sweep CartPole-v1 --search hyperparameters.learning_rate=1e-4:1e-2:log --trials 8",
     name="run",
+    takes_fields=True,
 )
 def run(
     environments: options.Environments = None,
@@ -54,9 +55,7 @@ def run(
     seeds: options.Seeds = None,
     vary: options.Vary = None,
     total_steps: options.TotalSteps = None,
-    assignments: options.Assignments = None,
-    algorithm: options.Algorithm = None,
-    preset: options.Preset = None,
+    assignments: Assignments = None,
     name: options.SweepName = None,
     search: options.Search = None,
     trials: options.Trials = None,
@@ -80,7 +79,9 @@ def run(
     Repeating the command resumes the sweep. Ctrl-C stops all jobs after their current updates. The
     exit code is 0, 1 if a job failed or ran out of budget, or 130 if the sweep was stopped.
     """
-    from nitro.sweeps.asking import job_fields, searched, varied
+    from nitro.spec.short_forms import written_out
+    from nitro.spec.spec_file import parsed_assignments
+    from nitro.sweeps.asking import searched, varied
     from nitro.sweeps.folder import Asked
     from nitro.sweeps.place import require_possible
     from nitro.sweeps.spec import sweep_spec
@@ -92,7 +93,7 @@ def run(
         "seeds": seeds,
         "total_steps": total_steps,
         "vary": varied(vary or []),
-        "job": job_fields(assignments or [], algorithm=algorithm, preset=preset),
+        "job": written_out(dict(parsed_assignments(assignments or [])), runs_dir),
         "name": name,
         "budget_usd": budget_usd,
         "search": searched(

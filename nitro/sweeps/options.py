@@ -46,12 +46,6 @@ Vary = Annotated[
 TotalSteps = Annotated[
     str | None, _job(metavar="STEPS", help="Environment steps of each job, such as 1e6.")
 ]
-Assignments = Annotated[
-    list[str] | None,
-    _job("--set", metavar="PATH=VALUE", help="A field that all jobs have; repeatable."),
-]
-Algorithm = Annotated[str | None, _job(metavar="ppo|impact|impala|sac|crossq", help="Of all jobs.")]
-Preset = Annotated[str | None, _job(metavar="paper|standard", help="Of all jobs.")]
 SweepName = Annotated[str | None, _job(help="Name of the sweep.")]
 
 Search = Annotated[

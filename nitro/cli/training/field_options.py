@@ -1,6 +1,6 @@
-"""Options of `nitro train` for fields of a job, with our names and familiar ones.
+"""The options for fields of a job that the help of `nitro train` lists.
 
-Every other field is set by `--set`.
+Every other field is an option too, by its own name: see `nitro.cli.console`.
 """
 
 import inspect
@@ -135,7 +135,8 @@ FIELD_OPTIONS = (
     ),
 )
 
-
+PATHS = {option.spelling: option.path for option in FIELD_OPTIONS}
+"""Paths of the fields by options; these differ where a field has a short name or a short form."""
 FAMILIAR_OPTIONS = {"--total-timesteps": "--total-steps"} | {
     option.familiar: option.spelling for option in FIELD_OPTIONS if option.familiar
 }

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from nitro.cli.options import (
     RUNS,
+    Assignments,
     Detach,
     EnvironmentPackages,
     FreshSchedule,
@@ -50,14 +51,6 @@ Seeds = Annotated[
     _job_option(
         metavar="N|FROM-TO|N,N,...",
         help="Train once with each seed, N for 1 to N, in parallel if cores allow, and summarise.",
-    ),
-]
-Assignments = Annotated[
-    list[str] | None,
-    _job_option(
-        "--set",
-        metavar="PATH=VALUE",
-        help="Set any field of the job, as JSON or YAML; repeatable.",
     ),
 ]
 Variables = Annotated[
@@ -125,7 +118,7 @@ EXAMPLES = (
     "nitro train CartPole-v1 --seeds 1-5 --json",
     "nitro train Hopper-v5 --preset paper",
     "nitro train Walker2d-v5 --scaling nitro --actors 8:64 --budget-usd 2 --target-return 3000",
-    "nitro train --scaling fixed:16 --set hyperparameters.learning_rate=3e-4",
+    "nitro train --scaling fixed:16 --learning-rate 3e-4 --value-coefficient 0.25",
     "nitro train --scaling kungfu --set scaling.smoothing=0.6",
     "nitro train --scaling schedule:hopper-v5-3f2a --seed 2",
     "nitro train Walker2d-v5 --scaling fixed:4 --steps-per-actor 512 --total-steps 1e6",
@@ -133,7 +126,7 @@ EXAMPLES = (
     "nitro train Hopper-v5 --learner functions",
     "nitro train --spec job.yaml --rounds 5 --json",
     "nitro train --resume hopper-v5-3f2a --rounds 100",
-    "nitro train --init-from hopper-v5-3f2a:best --set hyperparameters.learning_rate=1e-4",
+    "nitro train --init-from hopper-v5-3f2a:best --learning-rate 1e-4",
     "nitro train Hopper-v5 --name baseline --tag sweep-1",
 )
 

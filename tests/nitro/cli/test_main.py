@@ -162,8 +162,8 @@ def test_lengths_and_sizes_have_familiar_names_too() -> None:
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("--vf-coef", "write --set hyperparameters.value_coefficient=VALUE"),
-        ("--value-loss=bounded_error", "write --set hyperparameters.value_loss=VALUE"),
+        ("--vf-coef", "write --value-coefficient"),
+        ("--objective", "write --detector.objective or --learner-functions.objective"),
         ("--device", "uses its GPU if it has one"),
     ],
 )
@@ -171,6 +171,16 @@ def test_an_option_of_another_library_is_told_what_it_is_here(option: str, told:
     result = nitro("train", option, "1")
     assert result.exit_code == EXIT_USAGE
     assert told in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_every_field_is_an_option_by_its_name() -> None:
+    named = ("--value-coefficient", "0.7", "--detector.num-samples=77", "--envs-per-actor", "2")
+    job = json.loads(nitro("train", "CartPole-v1", *named, "--dry-run").stdout)
+    assert job["hyperparameters"]["value_coefficient"] == 0.7
+    assert (job["detector"]["num_samples"], job["envs_per_actor"]) == (77, 2)
+    refused = nitro("train", "--value-coefficient", "--dry-run")
+    assert refused.exit_code == EXIT_USAGE
+    assert "Invalid value for --value-coefficient: give a value" in refused.stderr
 
 
 def test_an_unknown_option_is_exit_code_2() -> None:

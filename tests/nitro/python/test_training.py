@@ -17,7 +17,8 @@ _ROUNDS = 5
 _SMALL: dict[str, Any] = {
     "samples_per_round": 256,
     "scaling": "fixed:2",
-    "hyperparameters": {"num_epochs": 2, "hidden_sizes": [16]},
+    "num_epochs": 2,
+    "hyperparameters": {"hidden_sizes": [16]},
     "evaluation": {"every_rounds": 1, "episodes": 2},
     "checkpoint": {"keep": 1},
 }
@@ -106,6 +107,8 @@ def test_a_run_begins_with_the_policy_of_another_and_goes_on(run: nitro.Run) -> 
 def test_a_run_says_what_came_of_the_job(run: nitro.Run, told: list[nitro.RoundLine]) -> None:
     assert run.job.status == "succeeded"
     assert (run.job.spec.seed, run.job.spec.scaling.policy) == (1, "fixed")
+    values = run.job.spec.hyperparameters
+    assert (values["num_epochs"], values["hidden_sizes"]) == (2, (16,))
     made = [line for line in run.rounds if line.result]
     assert [line.plan.round for line in made] == [*range(_ROUNDS)]
     assert [line.result for line in told] == [line.result for line in made]
