@@ -21,6 +21,8 @@ def rollout_failure(
 
     Its message counts steps from 1, as all messages do.
     """
-    where = environment_frames(traceback.extract_tb(error.__traceback__))
+    frames = traceback.extract_tb(error.__traceback__)
+    called = [frame.name for frame in frames if frame.name in ("reset", "step")]
+    when = "in reset" if called[-1:] == ["reset"] else f"at step {step + 1}"
     why = what_went_wrong(error, env)
-    return RolloutError(f"{env_id} failed at step {step + 1}: {why}{where}")
+    return RolloutError(f"{env_id} failed {when}: {why}{environment_frames(frames)}")

@@ -1,5 +1,6 @@
 """`nitro plan`: a job's time and cost in each place, measured and projected."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +25,8 @@ EXAMPLES = (
     "nitro plan Humanoid-v5 --total-steps 1e7 --samples-per-round 16384 --value-of-time 30",
 )
 _CDK = Path("cdk.json")
+_BUSY = 0.5
+"""Load average per core at which measured times may be too long."""
 
 
 def plan(
@@ -84,6 +87,9 @@ def plan(
     if episode_steps is not None and not spec.searches:
         raise CommandError("--episode-steps: is for ars and es, whose rounds are of whole episodes")
     typer.echo(f"measuring {env} on this machine, for a few seconds", err=True)
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > _BUSY * cores:
+        typer.echo(f"the load is {load:.1f} on {cores} cores: times may be too long", err=True)
     found = planned(
         spec, steps, usd_per_hour=value_of_time, episode_steps=episode_steps, source=source
     )

@@ -293,6 +293,23 @@ def test_what_an_environment_raises_is_told_with_its_own_file_and_line(
         ]
 
 
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_reset_that_raises_is_named(
+    after: int, make_task: MakeTask, load_discrete: LoadPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = make_task(env_kwargs={"script": "..t"})
+    env = make_environment(task.env)
+
+    def reset(self: ScriptedEnv, **kwargs: Any) -> Any:
+        if self.total == after:
+            raise OSError("the simulator fell over")
+        return self._observation(), {}
+
+    monkeypatch.setattr(ScriptedEnv, "reset", reset)
+    with pytest.raises(RolloutError, match=r"^Scripted-v0 failed in reset: OSError"):
+        sample_fragment(task, [env], load_discrete(2, 2))
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     [
