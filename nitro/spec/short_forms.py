@@ -24,11 +24,14 @@ def written_out(fields: Mapping[str, JsonValue], runs_dir: Path) -> dict[str, Js
         CommandError: A short form is wrong.
     """
     found = dict(fields)
-    scaling, actors, sizes = (found.get(path) for path in ("scaling", "actors", _SIZES))
+    paths = ("scaling", "actors", "tags", _SIZES)
+    scaling, actors, tags, sizes = (found.get(path) for path in paths)
     if isinstance(scaling, str):
         found["scaling"] = parse_scaling(scaling, runs_dir=runs_dir)
     if isinstance(actors, int | str):
         found["actors"] = parse_actors(str(actors))
+    if isinstance(tags, str):
+        found["tags"] = [*tags.split(",")]
     if isinstance(sizes, str):
         found[_SIZES] = parse_sizes(sizes)
     return found

@@ -1,9 +1,22 @@
-"""`--env NAME[=VALUE]`."""
+"""Short forms of fields, and `--env NAME[=VALUE]`."""
+
+from pathlib import Path
 
 import pytest
 
 from nitro.errors import CommandError
-from nitro.spec.short_forms import own_variables
+from nitro.spec.short_forms import own_variables, written_out
+
+
+def test_short_forms_are_written_out() -> None:
+    short = {"actors": "2:8", "tags": "a,b", "hyperparameters.hidden_sizes": "8,4", "seed": 1}
+    assert written_out({**short, "scaling": "fixed:3"}, Path("runs")) == {
+        "actors": {"min": 2, "max": 8},
+        "tags": ["a", "b"],
+        "hyperparameters.hidden_sizes": [8, 4],
+        "seed": 1,
+        "scaling": {"policy": "fixed", "num_actors": 3},
+    }
 
 
 def test_a_name_alone_has_the_value_of_this_shell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,9 @@ def test_another_sweep_of_the_same_name_is_refused(whole: Path) -> None:
 
 def test_a_dry_run_prices_each_kind_of_job_and_trains_nothing(tmp_path: Path) -> None:
     words = ["CartPole-v1", "--seeds", "2", "--vary", "preset=standard,paper"]
-    options = ["--total-steps", "20_000", "--dry-run", "--json", "--runs-dir", str(tmp_path)]
+    fields = ["--eval-every", "0", "--num-epochs", "2"]
+    options = [*fields, "--total-steps", "20_000", "--dry-run", "--json"]
+    options += ["--runs-dir", str(tmp_path)]
     result = CliRunner().invoke(app, ["sweep", *words, *options])
     assert result.exit_code == 0, result.output
     standard, paper = json.loads(result.stdout)["groups"]
