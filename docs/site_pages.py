@@ -145,7 +145,11 @@ def _default(option: Any) -> str:
 def _fields() -> Iterator[str]:
     from nitro.spec.fields import field_rows
 
-    yield "# Fields of a job\n\nFor `--set`, `--spec` and the REST API. `nitro fields` prints them."
+    yield (
+        "# Fields of a job\n\n`nitro fields` prints them. Each is an option, such as "
+        "`--detector.num-samples 512` or just `--num-samples 512`, a name for `--set`, and a key "
+        "in a `--spec` file and in REST."
+    )
     rows = [
         (f"`{row.name}`", f"`{json.dumps(row.default)}`", row.allowed, row.meaning)
         for row in field_rows()

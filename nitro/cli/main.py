@@ -114,7 +114,7 @@ def fields(
     *,
     as_json: AsJsonList = False,
 ) -> None:
-    """List every field of a job: for a --spec file, --set and REST.
+    """List every field of a job. Each is an option, and a key in a --spec file and in REST.
 
     The defaults are those of the API. `nitro train --dry-run` shows the defaults of a new job.
     """
