@@ -4,7 +4,6 @@ It determines the outcome of a run, so two jobs with equal specifications train 
 Defaults are the paper's settings (section 8.1) where it states them.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -20,6 +19,7 @@ from shared.contracts.checkpoint_rules import CheckpointRule, InitialPolicy
 from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.episode_rules import EpisodeRule, EvaluationRule
+from shared.contracts.job_rules import require_consistent, require_scaling
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
 from shared.contracts.learner_task import DEPLOYMENTS_TASK, LearnerTask
@@ -263,125 +263,15 @@ class JobSpec(EnvironmentRef):
         """
         return max(0, round_index + 1 - self.open_rounds)
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.samples_per_round is not None:
-            self._require_shareable(self.samples_per_round)
-        elif self.steps_per_actor % self.envs_per_actor:
-            raise ValueError(
-                f"steps_per_actor ({self.steps_per_actor}) must be a multiple of "
-                f"envs_per_actor ({self.envs_per_actor})"
-            )
-        if self.learner in ("gpu", "external") and not self.learner_task.is_default:
-            raise ValueError(
-                f"learner_task is for learners on cores, not for learner {self.learner}"
-            )
-        objective, defined = self.detector.objective, ALGORITHMS[self.algorithm].objectives
-        if defined and objective not in defined:
-            having = [name for name, of in ALGORITHMS.items() if objective in of.objectives]
-            raise ValueError(
-                f"detector.objective ({objective}) is defined for {', '.join(having)} only: use "
-                f"{' or '.join(sorted(defined))} with {self.algorithm}"
-            )
-        if self.learns_on_functions and not ALGORITHMS[self.algorithm].on_functions:
-            able = [name for name, of in ALGORITHMS.items() if of.on_functions]
-            raise ValueError(
-                f"learner (functions) does not compute {self.algorithm}'s gradients: use "
-                f"{' or '.join(able)}, or learner cpu"
-            )
-        if self.is_recurrent and self.learner in ("functions", "external"):
-            raise ValueError(
-                f"hyperparameters.recurrent ({self.hyperparameters['recurrent']}) is for learners "
-                f"with torch, and learner is {self.learner}: use cpu or gpu"
-            )
-        decoupled = self.learner_functions.objective == "decoupled"
-        if self.learns_on_functions and decoupled and self.algorithm == "impact":
-            raise ValueError(
-                "learner_functions.objective (decoupled) does not clip around impact's target "
-                "policy: use clipped, or ppo"
-            )
-        self.require_fit(self.scaling)
-        return self
-
     def require_fit(self, scaling: Policy) -> None:
         """Check that a scaling policy suits this job's rounds.
 
         Raises:
             ValueError: It does not suit them; the message names the field and its value.
         """
-        traits = ALGORITHMS[self.algorithm]
-        if scaling.divides_samples and not traits.shares_samples:
-            plan = "; `nitro plan` prints how many actors keep the learner busy"
-            raise ValueError(
-                f"scaling.policy ({scaling.policy}) divides samples_per_round among the actors, "
-                f"which {self.algorithm} does not have: use fixed{plan if traits.replays else ''}"
-            )
-        scaling.require_fit(
-            self.actors,
-            shares_samples=self.samples_per_round is not None,
-            on_policy=traits.on_policy,
-        )
-        if scaling.measures and not traits.objectives:
-            raise ValueError(
-                f"scaling.policy ({scaling.policy}) needs measurements after updates, which "
-                f"{self.algorithm} does not have: use fixed"
-            )
-        if scaling.measures and self.is_recurrent:
-            raise ValueError(
-                f"scaling.policy ({scaling.policy}) goes by what is measured after updates, and "
-                "nothing is measured of recurrent policies (hyperparameters.recurrent): use fixed"
-            )
+        require_scaling(self, scaling)
 
     @model_validator(mode="after")
-    def _searchable(self) -> Self:
-        wrong = self._not_for_searches() if self.searches else iter(())
-        for field, value, reason in wrong:
-            raise ValueError(f"{field} ({value}) is not for {self.algorithm}: {reason}")
+    def _consistent(self) -> Self:
+        require_consistent(self)
         return self
-
-    def _not_for_searches(self) -> Iterator[tuple[str, object, str]]:
-        """Return the fields that a search cannot heed, with their values and the reasons."""
-        usual_rounds: int = type(self).model_fields["rounds_in_flight"].default
-        rules = self.learner_functions.model_dump(exclude_defaults=True)
-        samples, envs, rounds = self.samples_per_round, self.envs_per_actor, self.rounds_in_flight
-        horizon, replay, resize = (
-            getattr(self.episodes, name) for name in ("horizon", "replay", "resize")
-        )
-        whole = (
-            "its rounds are of whole episodes, played one after the other; give "
-            "hyperparameters.directions"
-        )
-        after = "a round perturbs the policy that the round before it made; leave it out"
-        plain = "its update takes neither a gradient nor a GPU; use cpu"
-        no_gradient = "its update takes no gradient; leave it out"
-        no_fragments = "it has no fragments; give a number of steps, or limit"
-        ends = "its episodes never continue in a later round; leave it out"
-        fields: tuple[tuple[str, object, bool, str], ...] = (
-            ("samples_per_round", samples, samples is not None, whole),
-            ("envs_per_actor", envs, envs != 1, whole),
-            ("rounds_in_flight", rounds, rounds > usual_rounds, after),
-            ("learner", self.learner, self.learner in ("gpu", "external"), plain),
-            ("learner_functions", rules, bool(rules), no_gradient),
-            ("episodes.horizon", horizon, horizon == "fragment", no_fragments),
-            ("episodes.replay", replay, replay not in ("auto", "off"), ends),
-            ("episodes.resize", resize, resize, ends),
-        )
-        return ((field, value, reason) for field, value, wrong, reason in fields if wrong)
-
-    def _require_shareable(self, samples: int) -> None:
-        if self.steps_per_actor != type(self).model_fields["steps_per_actor"].default:
-            raise ValueError(
-                "give samples_per_round or steps_per_actor, not both: one sets the samples of a "
-                "round, the other those of an actor"
-            )
-        if not ALGORITHMS[self.algorithm].on_policy:
-            raise ValueError(
-                f"samples_per_round is for PPO: {self.algorithm} mixes fragments of several "
-                "rounds, which must have equal lengths; give steps_per_actor"
-            )
-        fewest = self.actors.max * self.envs_per_actor
-        if samples < fewest:
-            raise ValueError(
-                f"samples_per_round ({samples}) must be at least actors.max * envs_per_actor "
-                f"({fewest}), a step for each environment"
-            )

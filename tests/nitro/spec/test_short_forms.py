@@ -3,14 +3,16 @@
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from nitro.errors import CommandError
 from nitro.spec.short_forms import own_variables, written_out
 
 
 def test_short_forms_are_written_out() -> None:
-    short = {"actors": "2:8", "tags": "a,b", "hyperparameters.hidden_sizes": "8,4", "seed": 1}
-    assert written_out({**short, "scaling": "fixed:3"}, Path("runs")) == {
+    short: dict[str, JsonValue] = {"actors": "2:8", "tags": "a,b", "scaling": "fixed:3"}
+    short |= {"hyperparameters.hidden_sizes": "8,4", "seed": 1}
+    assert written_out(short, Path("runs")) == {
         "actors": {"min": 2, "max": 8},
         "tags": ["a", "b"],
         "hyperparameters.hidden_sizes": [8, 4],
