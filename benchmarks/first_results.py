@@ -43,6 +43,7 @@ from functions.actor.rollout import evaluate_episode
 from nitro.errors import EXIT_INTERRUPTED, CommandError
 from nitro.runs.checkpoints import read_policy
 from nitro.runs.reading import read_job, read_run
+from nitro.spec.spec_file import parsed_assignments
 from nitro.spec.train_spec import train_spec
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.rollouts import RolloutTask
@@ -157,8 +158,8 @@ def first_result_spec(
         CommandError: An assignment is wrong.
     """
     options: dict[str, JsonValue] = {"env_id": env_id, "seed": seed, "algorithm": algorithm}
-    options |= _EQUAL[algorithm]
-    return train_spec(options=options, assignments=assignments, total_steps=steps)
+    options |= _EQUAL[algorithm] | parsed_assignments(assignments)
+    return train_spec(options=options, total_steps=steps)
 
 
 def _run(options: argparse.Namespace, runs_dir: Path) -> int:

@@ -147,8 +147,9 @@ def _fields() -> Iterator[str]:
 
     yield (
         "# Fields of a job\n\n`nitro fields` prints them. Each is an option, such as "
-        "`--detector.num-samples 512` or just `--num-samples 512`, a name for `--set`, and a key "
-        "in a `--spec` file and in REST."
+        "`--detector.num-samples 512`, and a key in a `--spec` file and in a REST request. "
+        "Hyper-parameters are listed in [Presets](presets.md): they are options without a group, "
+        "such as `--clip 0.1`."
     )
     rows = [
         (f"`{row.name}`", f"`{json.dumps(row.default)}`", row.allowed, row.meaning)

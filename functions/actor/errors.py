@@ -5,13 +5,13 @@ from typing import Any
 
 import gymnasium
 
-from shared.environments.interface import environment_frames, what_went_wrong
+from shared.environments.interface import environment_frames, is_reset, what_went_wrong
 
 DIVERGED = "action is not finite at step {step} (policy diverged)"
 
 
 class RolloutError(RuntimeError):
-    """The environment or the policy failed; the message names the environment and the step."""
+    """The environment or the policy failed; the message says where."""
 
 
 def rollout_failure(
@@ -22,7 +22,6 @@ def rollout_failure(
     Its message counts steps from 1, as all messages do.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    called = [frame.name for frame in frames if frame.name in ("reset", "step")]
-    when = "in reset" if called[-1:] == ["reset"] else f"at step {step + 1}"
+    when = "in reset" if is_reset(frames) else f"at step {step + 1}"
     why = what_went_wrong(error, env)
     return RolloutError(f"{env_id} failed {when}: {why}{environment_frames(frames)}")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import JsonValue
 
 from nitro.cli.console import show
 from nitro.cli.options import RUNS, AsJson, EnvironmentPackages
@@ -60,13 +61,14 @@ def check_env(
     import json
 
     from nitro.local.own_environments import kept_maker, own_packages
+    from nitro.spec.spec_file import parsed_assignments
     from nitro.spec.train_spec import train_spec
 
     if env is None and spec is None:
         raise CommandError("ENV: name an environment, or give --spec")
     own_packages(environment_packages, known_here=kept_maker(RUNS, env or ""))
-    options = {} if env is None else {"env_id": env}
-    job = train_spec(file=spec, options=options, assignments=assignments or [])
+    named: dict[str, JsonValue] = {} if env is None else {"env_id": env}
+    job = train_spec(file=spec, options=named | parsed_assignments(assignments or []))
     found = _tried(job, steps=steps, seed=seed)
     if as_json:
         typer.echo(json.dumps(found.as_json()))

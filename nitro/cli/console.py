@@ -25,18 +25,18 @@ class _TakesFields(TyperCommand):
         """Read the arguments."""
         args = [_ours(arg) for arg in args]
         try:
-            return super().parse_args(ctx, [*args])
+            return super().parse_args(ctx, [*args])  # which empties its list
         except TyperException as error:
             _, is_unknown, option = error.message.partition("No such option: ")
             if not is_unknown:
                 raise
-            from nitro.spec.fields import field_named, option_hint
+            from nitro.spec.fields import option_field, option_hint
 
-            field = PATHS.get(option) or field_named(option)
+            field = (PATHS[option], None) if option in PATHS else option_field(option)
             if field is None:
                 error.message += option_hint(option)
                 raise
-        return self.parse_args(ctx, _as_set(args, option, field))
+        return self.parse_args(ctx, _as_set(args, option, *field))
 
 
 def command(
@@ -50,7 +50,8 @@ def command(
         app: Its group.
         *examples: Lines for its help.
         name: Its name, if it is not the function's.
-        takes_fields: Whether every field of a job is an option. It must have `--set`.
+        takes_fields: Whether every field of a job is an option, too. The function must have the
+            option `--set`.
     """
     kind = _TakesFields if takes_fields else TyperCommand
 
@@ -90,23 +91,31 @@ def _ours(arg: str) -> str:
     return "=".join((FAMILIAR_OPTIONS.get(option, option), *value))
 
 
-def _as_set(args: list[str], option: str, field: str) -> list[str]:
+def _as_set(args: list[str], option: str, path: str, flag: str | None) -> list[str]:
     """Return the arguments with `--set` in place of an option.
 
-    >>> _as_set(["CartPole-v1", "--vf", "0.5"], "--vf", "value_coefficient")
-    ['CartPole-v1', '--set', 'value_coefficient=0.5']
+    >>> _as_set(["CartPole-v1", "--seed", "1", "--json"], "--seed", "seed", None)
+    ['CartPole-v1', '--set', 'seed=1', '--json']
+
+    Args:
+        args: The arguments.
+        option: Stands somewhere among them.
+        path: Of its field.
+        flag: The value of an option without one.
 
     Raises:
-        typer.BadParameter: It has no value.
+        typer.BadParameter: It has no value, and is not a flag.
     """
     at = next(index for index, arg in enumerate(args) if arg.partition("=")[0] == option)
     before, (arg, *after) = args[:at], args[at:]
     _, is_joined, value = arg.partition("=")
-    if not is_joined:
+    if not is_joined and flag is not None:
+        value = flag
+    elif not is_joined:
         if not after or after[0].startswith("--"):
             raise typer.BadParameter("give a value", param_hint=option)
         value, *after = after
-    return [*before, "--set", f"{field}={value}", *after]
+    return [*before, "--set", f"{path}={value}", *after]
 
 
 def _silence_unread() -> bool:

@@ -116,6 +116,8 @@ def fields(
 ) -> None:
     """List every field of a job. Each is an option, and a key in a --spec file and in REST.
 
+    Hyper-parameters are listed by `nitro presets`, and are options, too.
+
     The defaults are those of the API. `nitro train --dry-run` shows the defaults of a new job.
     """
     import json

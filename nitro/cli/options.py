@@ -46,9 +46,9 @@ Assignments = Annotated[
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="Set any field of the job, as JSON or YAML; repeatable. Its name is an option, too: "
-        "`--seed 1` is `--set seed=1`.",
-        rich_help_panel="What to train",
+        help="Set any field of the job, as JSON or YAML; repeatable. Fields are options, too, such "
+        "as `--algorithm sac` or `--detector.num-samples 512`: see `nitro fields` and `nitro "
+        "presets`.",
     ),
 ]
 FromScratch = Annotated[

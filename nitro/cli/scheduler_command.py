@@ -79,8 +79,8 @@ def train(
         given["env_id"] = env
     if runs is None and spec is None:
         given["evaluation.every_rounds"] = 1  # the agent looks at the newest evaluation
-    given |= written_out(dict(parsed_assignments(assignments or [])), runs_dir)
-    build = partial(build_spec, file=spec, options=given, assignments=[])
+    given |= written_out(parsed_assignments(assignments or []), runs_dir)
+    build = partial(build_spec, file=spec, options=given)
     train_and_write(
         build,
         env_id=env,

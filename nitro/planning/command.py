@@ -74,6 +74,7 @@ def plan(
     from nitro.local.own_environments import own_packages, require_registered
     from nitro.spec.short_forms import written_out
     from nitro.spec.spec_file import parsed_assignments
+    from shared.service.cores import usable_cores
 
     packages = check_packages()
     if packages.verdict == "wrong":
@@ -82,14 +83,15 @@ def plan(
         )
     own_packages(environment_packages)
     require_registered(env)
-    fields = written_out({"env_id": env, **dict(parsed_assignments(assignments or []))}, RUNS)
+    fields = written_out({"env_id": env, **parsed_assignments(assignments or [])}, RUNS)
     spec, steps, source = _job(fields, to_return, total_steps, episode_steps)
     if episode_steps is not None and not spec.searches:
         raise CommandError("--episode-steps: is for ars and es, whose rounds are of whole episodes")
     typer.echo(f"measuring {env} on this machine, for a few seconds", err=True)
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    load, cores = os.getloadavg()[0], usable_cores()
     if load > _BUSY * cores:
-        typer.echo(f"the load is {load:.1f} on {cores} cores: times may be too long", err=True)
+        told = f"this machine is busy (load {load:.1f} on {cores} cores)"
+        typer.echo(f"{told}: measured times may be too long", err=True)
     found = planned(
         spec, steps, usd_per_hour=value_of_time, episode_steps=episode_steps, source=source
     )

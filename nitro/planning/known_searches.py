@@ -127,7 +127,7 @@ def _unknown(spec: JobSpec, target: float) -> str:
     if known is not None and not _has_own_values(spec):
         return (
             f"--to-return: known runs of ars in {spec.env_id} have other hyper-parameters. Leave "
-            f"these out, or {_FIX}"
+            f"yours out, or {_FIX}"
         )
     if known is not None:
         return (

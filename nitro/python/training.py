@@ -101,9 +101,8 @@ def train(
             be at the top level of an importable file, and gets a description such as
             `environment.observation.shape`. With `resume` the default is the run's network.
         **fields: Any field of a job, as `nitro fields` and `nitro presets` list them:
-            `envs_per_actor=4`, `learning_rate=1e-4`, `target_return=475`. A name that is in several
-            groups needs its group: `evaluation={"episodes": 20}`. `scaling` and `actors` may be
-            texts as on the command line: `scaling="fixed:8"`, `actors="8:64"`.
+            `envs_per_actor=4`, `learning_rate=1e-4`, `stop={"target_return": 475}`. `scaling` and
+            `actors` may be texts as on the command line: `scaling="fixed:8"`, `actors="8:64"`.
 
     Raises:
         CommandError: A field is wrong, the job was refused or failed, or the system or the API is
@@ -242,17 +241,15 @@ def _plain(fields: Mapping[str, Any], runs_dir: Path) -> dict[str, JsonValue]:
     """
     plain: dict[str, JsonValue] = {}
     for name, value in fields.items():
+        path = field_named(name) or name
+        group, _, last = path.rpartition(".")
+        if path in plain or last in (fields.get(group) or ()):
+            raise CommandError(f"{last}: is given twice")
         try:
-            plain[name] = to_jsonable_python(value)
+            plain[path] = to_jsonable_python(value)
         except PydanticSerializationError as error:
             raise CommandError(f"{name}: {error}; use plain numbers and texts") from error
-    # Groups first: they would replace their fields.
-    named = {field_named(name) or name: value for name, value in plain.items()}
-    return written_out({path: named[path] for path in sorted(named, key=_depth)}, runs_dir)
-
-
-def _depth(path: str) -> int:
-    return path.count(".")
+    return written_out(plain, runs_dir)
 
 
 def _trained(

@@ -5,18 +5,21 @@ All of it is read from the schema that the API publishes.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic.fields import FieldInfo
 from rich.table import Table
 from rich.text import Text
 
 from nitro.errors import CommandError
 from shared.contracts.familiar_names import familiar
-from shared.contracts.field_errors import known_fields, meaning_of
+from shared.contracts.field_errors import job_fields, known_fields, meaning_of
 from shared.contracts.job_spec import JobSpec
 
 _Schema = Mapping[str, Any]
+_WITH_ANY_NAME = ("env_kwargs.", "env_variables.")
+"""Groups whose fields only the environment knows."""
 _SHOWN_ELSEWHERE = {
     "hyperparameters": "`nitro presets` lists them.",
     "scaling": "`nitro policies` lists their parameters.",
@@ -56,20 +59,35 @@ def field_rows(group: str | None = None) -> list[FieldRow]:
     return wanted
 
 
-def field_named(option: str) -> str | None:
-    """Return the dotted path of the field that an option names; None unless there is just one.
+def field_named(name: str) -> str | None:
+    """Return the dotted path of the field with this name; None for a whole group.
 
-    The option is the path, or its last part. Hyper-parameters come before fields of other groups.
+    Hyper-parameters and fields outside groups have their own names. Others need the group.
 
-    >>> field_named("--detector.num-samples"), field_named("--step-size")
-    ('detector.num_samples', 'hyperparameters.step_size')
+    >>> field_named("seed"), field_named("clip"), field_named("stop.max_rounds")
+    ('seed', 'hyperparameters.clip', 'stop.max_rounds')
+    """
+    fields, theirs = job_fields(), familiar(name)
+    path = name if name in fields or "." in name else f"hyperparameters.{name}"
+    if theirs is not None and theirs.here != path:  # it means something else elsewhere
+        return None
+    is_named_here = path in fields and not _is_group(fields[path])
+    return path if is_named_here or path.startswith(_WITH_ANY_NAME) else None
+
+
+def option_field(option: str) -> tuple[str, str | None] | None:
+    """Return the field that an option sets, and the value if the option is a flag.
+
+    >>> option_field("--detector.num-samples"), option_field("--no-layer-norm")
+    (('detector.num_samples', None), ('hyperparameters.layer_norm', 'false'))
     """
     name = option.lstrip("-").replace("-", "_")
-    for path in (name, f"hyperparameters.{name}"):
-        if path in known_fields(algorithm="", policy=""):
-            return path
-    found = _ending(name)
-    return found[0] if len(found) == 1 else None
+    for prefix, value in (("", "true"), ("no_", "false")):
+        path = field_named(name.removeprefix(prefix)) if name.startswith(prefix) else None
+        is_flag = path in (fields := job_fields()) and _is_flag(fields[path])
+        if path is not None and (is_flag or not prefix):
+            return path, value if is_flag else None
+    return None
 
 
 def option_hint(option: str) -> str:
@@ -88,9 +106,17 @@ def option_hint(option: str) -> str:
 
 
 def _ending(name: str) -> list[str]:
-    """Return the paths of all fields whose last part is this name."""
+    """Return the paths of all fields in groups whose last part is this name."""
     known = known_fields(algorithm="", policy="")
-    return [path for path in known if path.rpartition(".")[2] == name]
+    return [path for path in known if path.endswith(f".{name}")]
+
+
+def _is_group(field: FieldInfo) -> bool:
+    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+
+
+def _is_flag(field: FieldInfo) -> bool:
+    return bool in (field.annotation, *get_args(field.annotation))
 
 
 def field_table(rows: list[FieldRow]) -> Table:

@@ -10,7 +10,7 @@ from nitro.errors import CommandError
 from nitro.spec.scaling_option import parse_scaling
 from nitro.spec.spec_file import parse_actors
 
-_SIZES = "hyperparameters.hidden_sizes"
+_SIZES = ("hyperparameters.hidden_sizes", "hyperparameters.value_hidden_sizes")
 
 
 def written_out(fields: Mapping[str, JsonValue], runs_dir: Path) -> dict[str, JsonValue]:
@@ -24,23 +24,24 @@ def written_out(fields: Mapping[str, JsonValue], runs_dir: Path) -> dict[str, Js
         CommandError: A short form is wrong.
     """
     found = dict(fields)
-    paths = ("scaling", "actors", "tags", _SIZES)
-    scaling, actors, tags, sizes = (found.get(path) for path in paths)
+    scaling, actors, tags = (found.get(path) for path in ("scaling", "actors", "tags"))
     if isinstance(scaling, str):
         found["scaling"] = parse_scaling(scaling, runs_dir=runs_dir)
     if isinstance(actors, int | str):
         found["actors"] = parse_actors(str(actors))
     if isinstance(tags, str):
-        found["tags"] = [*tags.split(",")]
-    if isinstance(sizes, str):
-        found[_SIZES] = parse_sizes(sizes)
+        found["tags"] = [tag.strip() for tag in tags.split(",")]
+    for path in _SIZES:
+        sizes = found.get(path)
+        if isinstance(sizes, int | str):
+            found[path] = parse_sizes(str(sizes), path)
     return found
 
 
-def parse_sizes(text: str) -> list[JsonValue]:
+def parse_sizes(text: str, path: str) -> list[JsonValue]:
     """Read the widths of layers.
 
-    >>> parse_sizes("64,64")
+    >>> parse_sizes("64,64", "hyperparameters.hidden_sizes")
     [64, 64]
 
     Raises:
@@ -49,7 +50,7 @@ def parse_sizes(text: str) -> list[JsonValue]:
     try:
         return [int(size) for size in text.strip("[]() ").split(",") if size.strip()]
     except ValueError:
-        raise CommandError(f"--hidden-sizes: must look like 64,64, got {text!r}") from None
+        raise CommandError(f"{path}: must look like 64,64, got {text!r}") from None
 
 
 def own_variables(texts: Sequence[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
@@ -39,38 +39,28 @@ _GROUPS = frozenset(
 )
 """Groups: a file that sets one field of a group keeps the others."""
 _LONGEST_VALUE = 60
+_PYTHON_NUMBER = re.compile(r"[+-]?[0-9_]*\.?[0-9][0-9_]*")
 _YAML_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$")
 
 
 def build_spec(
-    *,
-    file: Path | None,
-    options: Mapping[str, JsonValue],
-    assignments: Sequence[str],
-    base: JobSpec | None = None,
+    *, file: Path | None, options: Mapping[str, JsonValue], base: JobSpec | None = None
 ) -> JobSpec:
-    """Merge a specification; later sources win: base, file, options, `--set`.
+    """Merge a specification; later sources win: base, file, options.
 
     Args:
         file: YAML or JSON file with any of JobSpec's fields.
         options: Values by dotted path, such as `stop.max_rounds`.
-        assignments: `path=value` texts; the value is JSON, a list or mapping in YAML, or a plain
-            string.
         base: Replaces the defaults.
 
     Raises:
-        CommandError: The file, an assignment or a field is wrong; one line each.
+        CommandError: The file or a field is wrong; one line each.
     """
-    raw = merged(file=file, options=options, assignments=assignments, base=base)
-    return validated(raw)
+    return validated(merged(file=file, options=options, base=base))
 
 
 def merged(
-    *,
-    file: Path | None,
-    options: Mapping[str, JsonValue],
-    assignments: Sequence[str],
-    base: JobSpec | None = None,
+    *, file: Path | None, options: Mapping[str, JsonValue], base: JobSpec | None = None
 ) -> JsonObject:
     """Merge a job's fields like `build_spec`, without validation.
 
@@ -84,10 +74,13 @@ def merged(
             before.update(value)
         else:
             raw[field] = value
-    for path, value in options.items():
-        _assign(raw, path, value)
-    assign_all(raw, assignments)
+    for path in sorted(options, key=_depth):  # a group would replace its fields
+        _assign(raw, path, options[path])
     return raw
+
+
+def _depth(path: str) -> int:
+    return path.count(".")
 
 
 def says(raw: JsonObject, group: str, field: str) -> bool:
@@ -218,23 +211,25 @@ def assign_all(
     Raises:
         CommandError: A text has another form, or part of its path is already a value.
     """
-    for path, value in parsed_assignments(assignments, form=form):
+    for path, value in parsed_assignments(assignments, form=form).items():
         _assign(raw, path.removeprefix(within), value)
 
 
 def parsed_assignments(
     assignments: Sequence[str], *, form: str = "path=value"
-) -> Iterator[tuple[str, JsonValue]]:
-    """Yield path and value of `path=value` texts.
+) -> dict[str, JsonValue]:
+    """Return the values of `path=value` texts by path; of equal paths the last one counts.
 
     Raises:
         CommandError: A text has another form.
     """
+    found: dict[str, JsonValue] = {}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or not path.strip():
             raise CommandError(f"--set: must look like {form}, got {assignment!r}")
-        yield path.strip(), json_or_text(text)
+        found[path.strip()] = json_or_text(text)
+    return found
 
 
 def _assign(raw: JsonObject, path: str, value: JsonValue) -> None:
@@ -249,14 +244,21 @@ def _assign(raw: JsonObject, path: str, value: JsonValue) -> None:
 
 
 def json_or_text(text: str) -> JsonValue:
-    """Read JSON, or a list or mapping in YAML; return any other text unchanged."""
+    """Read JSON, a number as in Python, or a list or mapping in YAML; or return the text.
+
+    >>> json_or_text("1e-4"), json_or_text("50_000"), json_or_text(".5"), json_or_text("True")
+    (0.0001, 50000, 0.5, True)
+    """
     value: JsonValue = text
-    try:
-        value = json.loads(text)
-    except ValueError:
-        if text.lstrip().startswith(("[", "{")):
-            with contextlib.suppress(TypeError, ValueError):
-                value = json.loads(json.dumps(_read_yaml(text)))
+    with contextlib.suppress(TypeError, ValueError):
+        if text in ("True", "False"):
+            value = text == "True"
+        elif _PYTHON_NUMBER.fullmatch(text):
+            value = float(text) if "." in text else int(text)
+        elif text.lstrip().startswith(("[", "{")):
+            value = json.loads(json.dumps(_read_yaml(text)))
+        else:
+            value = json.loads(text)
     return value
 
 

@@ -4,7 +4,7 @@ With the preset `paper`, the other defaults are those of `JobSpec`, as for the A
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
@@ -31,7 +31,6 @@ def train_spec(
     *,
     file: Path | None = None,
     options: Mapping[str, JsonValue],
-    assignments: Sequence[str] = (),
     total_steps: int | None = None,
     here: bool = False,
 ) -> JobSpec:
@@ -40,14 +39,13 @@ def train_spec(
     Args:
         file: YAML or JSON file with any of JobSpec's fields.
         options: Values by dotted path, such as `stop.max_rounds`; they win over the file.
-        assignments: `path=value` texts; they win over both.
         total_steps: Environment steps, instead of `stop.max_rounds`.
         here: Whether it runs on this machine, where the default is no cap.
 
     Raises:
         CommandError: Some fields are wrong; one line each.
     """
-    raw = merged(file=file, options=options, assignments=assignments)
+    raw = merged(file=file, options=options)
     _name_files(raw)
     if here:
         _lift_cap(raw)
@@ -172,7 +170,9 @@ def _decides_samples(raw: JsonObject) -> bool:
 
 
 def _say(raw: JsonObject, group: str, field: str, value: JsonValue) -> None:
-    raw[group] = {**_group(raw, group), field: value}
+    before = raw.get(group, {})
+    if isinstance(before, dict):  # validation refuses anything else
+        raw[group] = {**before, field: value}
 
 
 def _group(raw: JsonObject, group: str) -> JsonObject:

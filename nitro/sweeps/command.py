@@ -93,7 +93,7 @@ def run(
         "seeds": seeds,
         "total_steps": total_steps,
         "vary": varied(vary or []),
-        "job": written_out(dict(parsed_assignments(assignments or [])), runs_dir),
+        "job": written_out(parsed_assignments(assignments or []), runs_dir),
         "name": name,
         "budget_usd": budget_usd,
         "search": searched(

@@ -130,7 +130,7 @@ def _options(spec: SweepSpec, fields: Mapping[str, JsonValue], runs_dir: Path) -
     Raises:
         CommandError: A short form is wrong, or the job has a budget.
     """
-    options = merged(file=None, options=copy.deepcopy({**spec.job, **fields}), assignments=[])
+    options = merged(file=None, options=copy.deepcopy({**spec.job, **fields}))
     scaling, actors = options.get("scaling"), options.get("actors")
     if isinstance(scaling, str):
         options["scaling"] = parse_scaling(scaling, runs_dir=runs_dir, option="scaling")

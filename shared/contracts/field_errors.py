@@ -1,10 +1,11 @@
 """Errors in a job's fields, in the user's terms."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from shared.contracts.environment_ref import ENV_ID_FORM
 from shared.contracts.familiar_names import familiar
@@ -67,11 +68,13 @@ def meaning_of(name: str, known: Sequence[str]) -> str | None:
         return theirs.here
     named = [theirs.here] if theirs is not None and theirs.here in known else []
     same = [other for other in known if other.rpartition(".")[2] == last]
+    ours = last if theirs is None else theirs.here.rpartition(".")[2]
+    able = [key for key, traits in ALGORITHMS.items() if ours in traits.model.model_fields]
+    if able and name.startswith("hyperparameters.") and not named:
+        same = []
     if paths := named or same:
         return f"it is {' or '.join(paths)} here"
-    last = last if theirs is None else theirs.here.rpartition(".")[2]
-    able = [key for key, traits in ALGORITHMS.items() if last in traits.model.model_fields]
-    return f"{last} is for {', '.join(able)}" if able else None
+    return f"{ours} is for {', '.join(able)}" if able else None
 
 
 def explained(details: Mapping[str, object], field: str, known: Sequence[str]) -> str:
@@ -92,26 +95,32 @@ def explained(details: Mapping[str, object], field: str, known: Sequence[str]) -
 
 
 def known_fields(*, algorithm: str, policy: str) -> list[str]:
-    """Return the dotted paths of all fields of a job with an algorithm and policy.
+    """Return the dotted paths of all fields of a job with an algorithm and policy, sorted."""
+    return sorted(job_fields(algorithm=algorithm, policy=policy))
+
+
+def job_fields(*, algorithm: str = "", policy: str = "") -> dict[str, FieldInfo]:
+    """Return all fields of a job with an algorithm and policy, by dotted path.
 
     An unknown algorithm or policy gives the fields of all of them.
     """
     algorithms = [algorithm] if algorithm in ALGORITHMS else [*ALGORITHMS]
     models = [ALGORITHMS[name].model for name in algorithms]
     policies = [policy] if policy in POLICIES else [*POLICIES]
-    return sorted(
-        {
-            *fields_of(JobSpec),
-            *(name for key in policies for name in fields_of(POLICIES[key], "scaling.")),
-            *(name for model in models for name in fields_of(model, "hyperparameters.")),
-        }
-    )
+    found = fields_of(JobSpec)
+    for key in policies:
+        found |= fields_of(POLICIES[key], "scaling.")
+    for model in models:
+        found |= fields_of(model, "hyperparameters.")
+    return found
 
 
-def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted path of every field, nested models' after their own."""
+def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, FieldInfo]:
+    """Return every field by its dotted path, nested models' after their own."""
+    found: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
-        yield f"{prefix}{name}"
+        found[f"{prefix}{name}"] = field
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from fields_of(kind, f"{prefix}{name}.")
+            found |= fields_of(kind, f"{prefix}{name}.")
+    return found

@@ -1,7 +1,4 @@
-"""Rules between the fields of a job: combinations that are refused, with the reasons.
-
-Each error names a field, its value and what to use instead.
-"""
+"""Rules between the fields of a job: combinations that are refused, with the reasons."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

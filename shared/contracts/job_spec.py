@@ -19,7 +19,7 @@ from shared.contracts.checkpoint_rules import CheckpointRule, InitialPolicy
 from shared.contracts.detector_rule import DetectorRule
 from shared.contracts.environment_ref import EnvironmentRef
 from shared.contracts.episode_rules import EpisodeRule, EvaluationRule
-from shared.contracts.job_rules import require_consistent, require_scaling
+from shared.contracts.job_rules import require_consistent
 from shared.contracts.learner_functions import LearnerFunctions
 from shared.contracts.learner_kind import PRESET_LEARNER, LearnerChoice
 from shared.contracts.learner_task import DEPLOYMENTS_TASK, LearnerTask
@@ -32,7 +32,6 @@ from shared.contracts.scaling_spec import (
     FixedScaling,
     NitroScaling,
     OwnChoice,
-    Policy,
     Scaling,
 )
 from shared.contracts.stop_rule import StopRule
@@ -262,14 +261,6 @@ class JobSpec(EnvironmentRef):
         A round opens with the current policy, when the round `open_rounds` before it ends.
         """
         return max(0, round_index + 1 - self.open_rounds)
-
-    def require_fit(self, scaling: Policy) -> None:
-        """Check that a scaling policy suits this job's rounds.
-
-        Raises:
-            ValueError: It does not suit them; the message names the field and its value.
-        """
-        require_scaling(self, scaling)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

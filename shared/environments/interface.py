@@ -102,6 +102,11 @@ def what_went_wrong(error: BaseException, env: Env) -> str:
     return error_text(error)
 
 
+def is_reset(frames: traceback.StackSummary) -> bool:
+    """Whether an error was raised in a `reset`, by its frames from the outermost."""
+    return [frame.name for frame in _theirs(frames)[:1]] == ["reset"]
+
+
 def environment_frames(frames: traceback.StackSummary) -> str:
     """Return the frames in an environment's own code, formatted like a traceback.
 
@@ -112,14 +117,19 @@ def environment_frames(frames: traceback.StackSummary) -> str:
     Returns:
         Lines that begin with a line break; empty if no frame is the environment's.
     """
-    ours = [at for at, frame in enumerate(frames) if frame.filename.startswith(_OURS)]
-    inner = frames[ours[-1] + 1 :] if ours else list(frames)
+    inner = _theirs(frames)
     while len(inner) > 1 and inner[0].filename.startswith(_GYMNASIUM):
         inner = inner[1:]
     return "".join(
         f'\n  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n    {frame.line}'
         for frame in inner[-_MOST_FRAMES:]
     )
+
+
+def _theirs(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
+    """Return the frames from the environment's method on, which Nitro called."""
+    ours = [at for at, frame in enumerate(frames) if frame.filename.startswith(_OURS)]
+    return frames[ours[-1] + 1 :] if ours else list(frames)
 
 
 def _is_between(frame: FrameType) -> bool:

@@ -57,6 +57,6 @@ def test_it_is_drawn_without_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_job_is_one() -> None:
-    job = build_spec(file=EXAMPLE / "job.yaml", options={}, assignments=[])
+    job = build_spec(file=EXAMPLE / "job.yaml", options={})
     assert describe(job.environment_ref).keeps_state
     assert job.resolved().episodes.go_on

@@ -135,8 +135,8 @@ FIELD_OPTIONS = (
     ),
 )
 
-PATHS = {option.spelling: option.path for option in FIELD_OPTIONS}
-"""Paths of the fields by options; these differ where a field has a short name or a short form."""
+PATHS = {option.spelling: option.path for option in FIELD_OPTIONS if option.kind != list[str]}
+"""Paths of the fields by these options, for commands that do not list them."""
 FAMILIAR_OPTIONS = {"--total-timesteps": "--total-steps"} | {
     option.familiar: option.spelling for option in FIELD_OPTIONS if option.familiar
 }

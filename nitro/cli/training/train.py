@@ -27,6 +27,7 @@ from nitro.runs.summary import more_of
 from nitro.spec.advice import advice, gpu_less_cores
 from nitro.spec.earlier_policy import earlier_policy
 from nitro.spec.short_forms import written_out
+from nitro.spec.spec_file import parsed_assignments
 from nitro.spec.total_steps import parse_steps
 from nitro.spec.train_spec import train_spec
 from nitro.tables import Output
@@ -72,7 +73,7 @@ def asked_job(
     Args:
         fields: Values by dotted path, or short forms; None means not given.
         total_steps: Environment steps, in place of `stop.max_rounds`.
-        assignments: `path=value` texts, which win.
+        assignments: `path=value` texts, which win over fields.
         spec_file: A file of fields.
         init_from: An earlier run whose policy the job starts from.
         idempotency_key: Of a new job.
@@ -86,7 +87,7 @@ def asked_job(
         CommandError: A field is wrong, or a resumed job cannot change it.
     """
     said = {path: value for path, value in fields.items() if value not in (None, [])}
-    given = written_out(said, runs_dir)
+    given = written_out({**said, **parsed_assignments(assignments)}, runs_dir)
     if init_from is not None:
         given.update(earlier_policy(init_from, runs_dir, env_id=given.get("env_id")))
     steps = None if total_steps is None else parse_steps(total_steps)
@@ -94,12 +95,10 @@ def asked_job(
         if from_scratch or fresh_schedule:
             option = "--from-scratch" if from_scratch else "--fresh-schedule"
             raise CommandError(f"{option}: is for --resume; a new job does so anyway")
-        spec = train_spec(
-            file=spec_file, options=given, assignments=assignments, total_steps=steps, here=here
-        )
+        spec = train_spec(file=spec_file, options=given, total_steps=steps, here=here)
         return NewJob(spec=spec, idempotency_key=idempotency_key)
     limits: dict[str, Any] = {name: given.pop(f"stop.{name}", None) for name in _LIMITS}
-    others = {"--set": assignments, "--spec": spec_file, "--idempotency-key": idempotency_key}
+    others = {"--spec": spec_file, "--idempotency-key": idempotency_key}
     named = [*given, *(option for option, value in others.items() if value)]
     if named:
         raise CommandError(

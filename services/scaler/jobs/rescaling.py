@@ -11,6 +11,7 @@ from services.scaler.book.records import Change, JobRecord
 from services.scaler.refusals import conflict, found, invalid
 from services.scaler.rounds.order import RoundsBefore
 from services.scaler.rounds.record import switched
+from shared.contracts.job_rules import require_scaling
 from shared.contracts.job_spec import JobSpec
 from shared.contracts.jobs import Job, ScalingRequest
 from shared.contracts.problem import FieldError
@@ -72,7 +73,7 @@ def _require_choice(scaling: Policy, spec: JobSpec) -> None:
     """
     actors = spec.actors
     try:
-        spec.require_fit(scaling)
+        require_scaling(spec, scaling)
     except ValueError as error:
         field = str(error).partition(" ")[0]
         message = f"{error}; a job keeps the samples and the range it was submitted with"

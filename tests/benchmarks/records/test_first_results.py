@@ -80,10 +80,8 @@ def test_runs_are_read_back_and_one_made_again_replaces_the_one_before(tmp_path:
 
 def test_what_is_measured_is_what_the_command_line_trains() -> None:
     spec = first_result_spec("CartPole-v1", steps=50_000, seed=3, assignments=["stop.budget_usd=9"])
-    options: dict[str, JsonValue] = {"env_id": "CartPole-v1", "seed": 3}
-    assert spec == train_spec(
-        options=options, assignments=["stop.budget_usd=9"], total_steps=50_000
-    )
+    options: dict[str, JsonValue] = {"env_id": "CartPole-v1", "seed": 3, "stop.budget_usd": 9}
+    assert spec == train_spec(options=options, total_steps=50_000)
 
 
 def test_no_first_run_is_worse_than_stable_baselines3s() -> None:

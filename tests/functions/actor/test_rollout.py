@@ -302,7 +302,8 @@ def test_a_reset_that_raises_is_named(
 
     def reset(self: ScriptedEnv, **kwargs: Any) -> Any:
         if self.total == after:
-            raise OSError("the simulator fell over")
+            self.script = "!"
+            self.step(np.int64(0))
         return self._observation(), {}
 
     monkeypatch.setattr(ScriptedEnv, "reset", reset)

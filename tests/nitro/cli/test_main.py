@@ -174,13 +174,32 @@ def test_an_option_of_another_library_is_told_what_it_is_here(option: str, told:
 
 
 def test_every_field_is_an_option_by_its_name() -> None:
-    named = ("--value-coefficient", "0.7", "--detector.num-samples=77", "--envs-per-actor", "2")
-    job = json.loads(nitro("train", "CartPole-v1", *named, "--dry-run").stdout)
-    assert job["hyperparameters"]["value_coefficient"] == 0.7
+    named = ("--value-coefficient", ".7", "--detector.num-samples=77", "--envs-per-actor", "2")
+    more = ("--layer-norm", "--no-episodes.resize", "--env-kwargs.sutton_barto_reward", "True")
+    short = ("--tags", "a,b", "--value-hidden-sizes", "8")
+    job = json.loads(nitro("train", "CartPole-v1", *named, *more, *short, "--dry-run").stdout)
+    hyperparameters = job["hyperparameters"]
+    assert (hyperparameters["value_coefficient"], hyperparameters["layer_norm"]) == (0.7, True)
+    assert (hyperparameters["value_hidden_sizes"], job["tags"]) == ([8], ["a", "b"])
     assert (job["detector"]["num_samples"], job["envs_per_actor"]) == (77, 2)
-    refused = nitro("train", "--value-coefficient", "--dry-run")
+    assert (job["episodes"]["resize"], job["env_kwargs"]) == (False, {"sutton_barto_reward": True})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--value-coefficient",), "Invalid value for --value-coefficient: give a value"),
+        (("--episodes", "5"), "No such option: --episodes"),
+        (("--cpu", "2"), "write --learner-task.cpu"),
+        (("--policy", "MlpPolicy"), "the network depends on the observations"),
+        (("--set", "episodes=5"), "episodes: "),
+        (("--resume", "hopper", "--layer-norm"), "hyperparameters.layer_norm cannot change"),
+    ],
+)
+def test_what_is_no_option_of_a_field_is_refused(options: tuple[str, ...], told: str) -> None:
+    refused = nitro("train", *options, "--dry-run")
     assert refused.exit_code == EXIT_USAGE
-    assert "Invalid value for --value-coefficient: give a value" in refused.stderr
+    assert told in " ".join(refused.stderr.replace("│", " ").split())
 
 
 def test_an_unknown_option_is_exit_code_2() -> None:

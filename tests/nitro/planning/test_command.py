@@ -20,15 +20,15 @@ def plan(*arguments: str) -> Result:
 def test_a_plan_measures_projects_and_chooses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("shared.service.cores.usable_cores", lambda: 4)
     monkeypatch.setattr("os.getloadavg", lambda: (3.3, 0.0, 0.0))
     picture = tmp_path / "plan.svg"
     result = plan("CartPole-v1", "--total-steps", "50_000", "--json", "-o", str(picture))
     assert result.exit_code == 0, result.output
     assert "measuring CartPole-v1" in result.stderr
-    assert "the load is 3.3 on 4 cores: times may be too long" in result.stderr
+    assert "this machine is busy (load 3.3 on 4 cores)" in result.stderr
     monkeypatch.setattr("os.getloadavg", lambda: (1.9, 9.0, 9.0))
-    assert "load" not in plan("CartPole-v1", "--total-steps", "4096").stderr
+    assert "busy" not in plan("CartPole-v1", "--total-steps", "4096").stderr
     found = Plan.model_validate_json(result.stdout)
     workload = found.workload
     assert (workload.env_id, workload.episode_steps) == ("CartPole-v1", 500)

@@ -97,7 +97,7 @@ def test_what_does_not_change_what_is_learned_may_differ(changed: Mapping[str, J
         (
             job("Ant-v5", {"hyperparameters.directions": 8}),
             9.0,
-            "Leave these out, or give --total-steps",
+            "Leave yours out, or give --total-steps",
         ),
         (job("Ant-v5", {"episodes.horizon": 100}), 9.0, "`episodes.horizon`, or give"),
         (job("Ant-v5", {"env_kwargs": {"ctrl_cost_weight": 0}}), 9.0, "`env_kwargs`"),

@@ -167,6 +167,8 @@ def test_picture_and_film_are_paths_that_a_notebook_shows(run: nitro.Run) -> Non
         ({"total_steps": 1e6, "rounds": 3}, "^total_steps: give it or rounds, not both"),
         ({"actors": "8-64"}, "^actors: "),
         ({"scaling": "most"}, "^scaling: must be one of"),
+        ({"clip": 0.1, "hyperparameters": {"clip": 0.2}}, "^clip: is given twice"),
+        ({"policy": "MlpPolicy"}, "^policy: no such field; the network depends on"),
         ({"processes": 0}, "^processes: must be a whole number from 1, got 0"),
         ({"on_round": 5}, "^on_round: must be a function of a round, got 5"),
         ({"api_url": 5}, "^api_url: must be a text"),

@@ -8,6 +8,7 @@ from nitro.spec.spec_file import (
     JsonObject,
     build_spec,
     parse_actors,
+    parsed_assignments,
 )
 from shared.contracts.field_errors import known_fields
 from shared.contracts.job_spec import JobSpec
@@ -16,7 +17,7 @@ from shared.contracts.job_spec import JobSpec
 def build(
     *assignments: str, options: JsonObject | None = None, file: Path | None = None
 ) -> JobSpec:
-    return build_spec(file=file, options=options or {}, assignments=assignments)
+    return build_spec(file=file, options={**(options or {}), **parsed_assignments(assignments)})
 
 
 def refusal(*assignments: str, options: JsonObject | None = None, file: Path | None = None) -> str:
@@ -208,7 +209,7 @@ def test_a_base_holds_where_nothing_else_is_said(tmp_path: Path) -> None:
     base = build("seed=9", "actors.max=12", "scaling.decay=0.9")
     file = tmp_path / "job.json"
     file.write_text(json.dumps({"seed": 4}))
-    spec = build_spec(file=file, options={}, assignments=["actors.min=3"], base=base)
+    spec = build_spec(file=file, options={"actors.min": 3}, base=base)
     assert spec == base.model_copy(
         update={"seed": 4, "actors": base.actors.model_copy(update={"min": 3})}
     )
@@ -220,7 +221,7 @@ def test_a_file_that_names_one_field_of_a_group_leaves_the_others_as_the_base_ha
     base = build("stop.max_rounds=7", "stop.budget_usd=0.5", "scaling.decay=0.9")
     file = tmp_path / "job.json"
     file.write_text(json.dumps({"stop": {"target_return": 100}, "scaling": {"policy": "nitro"}}))
-    spec = build_spec(file=file, options={}, assignments=[], base=base)
+    spec = build_spec(file=file, options={}, base=base)
     assert spec.stop == base.stop.model_copy(update={"target_return": 100.0})
     assert spec.scaling == JobSpec().scaling  # a policy comes whole
 

@@ -8,6 +8,7 @@ import pytest
 from pydantic import JsonValue
 
 from nitro.errors import CommandError
+from nitro.spec.spec_file import parsed_assignments
 from nitro.spec.starting_job import starting_job
 from nitro.spec.total_steps import planned_steps
 from nitro.spec.train_spec import train_spec
@@ -19,7 +20,8 @@ from tests.services.scaler.lambda_endpoint import HOPPER
 
 
 def said(*assignments: str, total_steps: int | None = None, **options: JsonValue) -> JobSpec:
-    return train_spec(options=options, assignments=assignments, total_steps=total_steps)
+    given = {**options, **parsed_assignments(assignments)}
+    return train_spec(options=given, total_steps=total_steps)
 
 
 @pytest.mark.parametrize(

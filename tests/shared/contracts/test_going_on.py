@@ -12,6 +12,7 @@ from shared.contracts.going_on import (
     resized,
     without_replays,
 )
+from shared.contracts.job_rules import require_scaling
 from shared.contracts.job_spec import JobSpec
 from shared.environments.state.replay import Replay, encode
 from tests.services.scaler.lambda_endpoint import HOPPER
@@ -99,7 +100,7 @@ def test_without_either_actors_are_so_few_that_each_plays_whole_episodes(
     assert (job.actors.min, job.actors.max) == (actors, actors)
     assert job.scaling.model_dump()["num_actors"] == actors
     assert job.steps_of(actors) == 2048 // actors
-    job.require_fit(job.scaling)
+    require_scaling(job, job.scaling)
 
 
 def test_a_job_of_ones_own_size_is_not_changed() -> None:
@@ -116,5 +117,5 @@ def test_a_job_that_replays_keeps_its_actors_until_replays_fail() -> None:
     assert going_on(job, REPEATS, lost_replays=3) == "no"
     scaling = without_replays(job, REPEATS)
     assert scaling is not None
-    job.require_fit(scaling)
+    require_scaling(job, scaling)
     assert job.steps_of(scaling.num_actors) == 1024

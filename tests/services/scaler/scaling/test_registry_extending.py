@@ -42,8 +42,11 @@ def test_a_scaling_policy_is_added_without_editing_a_file(scaler: Scaler) -> Non
     )
     spec = build_spec(
         file=None,
-        options={"scaling": sawtooth.model_dump(), "actors": {"min": 4, "max": 8}},
-        assignments=["evaluation.every_rounds=0"],
+        options={
+            "scaling": sawtooth.model_dump(),
+            "actors": {"min": 4, "max": 8},
+            "evaluation.every_rounds": 0,
+        },
     )
     job = scaler.submit(**spec.model_dump(mode="json"))
     assert job.spec.scaling == sawtooth
