@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
@@ -249,17 +249,17 @@ def json_or_text(text: str) -> JsonValue:
     >>> json_or_text("1e-4"), json_or_text("50_000"), json_or_text(".5"), json_or_text("True")
     (0.0001, 50000, 0.5, True)
     """
-    value: JsonValue = text
-    with contextlib.suppress(TypeError, ValueError):
-        if text in ("True", "False"):
-            value = text == "True"
-        elif _PYTHON_NUMBER.fullmatch(text):
-            value = float(text) if "." in text else int(text)
-        elif text.lstrip().startswith(("[", "{")):
-            value = json.loads(json.dumps(_read_yaml(text)))
-        else:
-            value = json.loads(text)
-    return value
+    if text in ("True", "False"):
+        return text == "True"
+    readers: list[Callable[[str], JsonValue]] = [json.loads]
+    if _PYTHON_NUMBER.fullmatch(text):
+        readers.append(float if "." in text else int)
+    elif text.lstrip().startswith(("[", "{")):
+        readers.append(lambda text: json.loads(json.dumps(_read_yaml(text))))
+    for read in readers:
+        with contextlib.suppress(TypeError, ValueError):
+            return read(text)
+    return text
 
 
 def _range_for(scaling: JsonObject) -> JsonObject:
