@@ -114,9 +114,7 @@ def fields(
     *,
     as_json: AsJsonList = False,
 ) -> None:
-    """List every field of a job. Each is an option, and a key in a --spec file and in REST.
-
-    Hyper-parameters are listed by `nitro presets`, and are options, too.
+    """List every field of a job: options, and keys in a --spec file and in REST.
 
     The defaults are those of the API. `nitro train --dry-run` shows the defaults of a new job.
     """

@@ -74,7 +74,6 @@ def plan(
     from nitro.local.own_environments import own_packages, require_registered
     from nitro.spec.short_forms import written_out
     from nitro.spec.spec_file import parsed_assignments
-    from shared.service.cores import usable_cores
 
     packages = check_packages()
     if packages.verdict == "wrong":
@@ -88,10 +87,7 @@ def plan(
     if episode_steps is not None and not spec.searches:
         raise CommandError("--episode-steps: is for ars and es, whose rounds are of whole episodes")
     typer.echo(f"measuring {env} on this machine, for a few seconds", err=True)
-    load, cores = os.getloadavg()[0], usable_cores()
-    if load > _BUSY * cores:
-        told = f"this machine is busy (load {load:.1f} on {cores} cores)"
-        typer.echo(f"{told}: measured times may be too long", err=True)
+    _tell_if_busy()
     found = planned(
         spec, steps, usd_per_hour=value_of_time, episode_steps=episode_steps, source=source
     )
@@ -105,6 +101,15 @@ def plan(
     from nitro.planning.report import plan_view
 
     show(plan_view(found))
+
+
+def _tell_if_busy() -> None:
+    from shared.service.cores import usable_cores
+
+    load, cores = os.getloadavg()[0], usable_cores()
+    if load > _BUSY * cores:
+        told = f"this machine is busy (load {load:.1f} on {cores} cores)"
+        typer.echo(f"{told}: measured times may be too long", err=True)
 
 
 def _job(
